@@ -1,0 +1,41 @@
+"""The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
+
+from fourierscale.functional.bands import as_size, band, bands, grid, grids
+from fourierscale.functional.constants import clear_constants
+from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
+from fourierscale.functional.levels import Levels
+from fourierscale.functional.nested import (
+    Level,
+    nested_activation,
+    nested_map,
+    nested_pool,
+    plan_levels,
+    pool_samples,
+)
+from fourierscale.functional.resample import crop, downscale, upscale
+from fourierscale.functional.transform import analyze, synthesize
+
+__all__ = [
+    "Level",
+    "Levels",
+    "analyze",
+    "as_size",
+    "band",
+    "bands",
+    "clear_constants",
+    "crop",
+    "delta_spectrum",
+    "downscale",
+    "fourier_conv",
+    "grid",
+    "grids",
+    "local_spectrum",
+    "local_spectrum_from_dft",
+    "nested_activation",
+    "nested_map",
+    "nested_pool",
+    "plan_levels",
+    "pool_samples",
+    "synthesize",
+    "upscale",
+]

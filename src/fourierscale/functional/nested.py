@@ -1,0 +1,272 @@
+r"""The nested map: non-linearity, pooling and decoders are one operator.
+
+For each level, coarse to fine: crop the input to the level, synthesise it on the level's own grid, apply any function,
+analyse, and keep only the rim, the frequencies that the previous level does not hold. What is in the rim of a level
+never depends on anything finer, whatever the function, so the map commutes with cropping (the paper's Claim 1).
+Grids and parameters depend on the level alone, never on the input's size: every resolution runs the same arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from fourierscale.functional.bands import Box, Size, as_size, bands, coefficient_bands, grids
+from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.resample import corner
+from fourierscale.functional.transform import analyze, synthesize
+
+Grid: TypeAlias = Literal["level", "common"]
+"""Where a level is sampled: on its own smallest grid, or on the grid of the highest resolution of the set."""
+
+PoolKind: TypeAlias = Literal["max", "average"]
+"""What pooling takes of each window."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a nested map: what it reads, where it samples, what it writes."""
+
+    index: int
+    """Row of the parameters of this level."""
+    reads: Box
+    """Band read from an input of rate 1."""
+    writes: Box
+    """Band of the output; its part outside the previous level, the rim, is kept."""
+    grid: Box
+    """Samples per axis handed to the function."""
+
+
+LevelFunction: TypeAlias = Callable[..., Tensor]
+"""``function(level, x, ...)``: the inputs sampled on ``level.grid``, to a grid that holds ``level.writes``."""
+
+
+def nested_map(
+    inputs: Tensor | Sequence[tuple[Tensor, int]],
+    levels: Resolutions,
+    function: LevelFunction,
+    *,
+    axes: int = 2,
+    pool: int = 1,
+    grid: Grid = "level",
+    oversample: float = 1.0,
+    size: Size | None = None,
+) -> Tensor:
+    r"""Apply any function level by level so that the whole commutes with ideal downscaling.
+
+    .. math:: Y[k] = \mathcal F\big(\varphi_i \circ \mathcal F^{-1}(X[-wK_i : wK_i])\big)[k]
+        \quad\text{for the first level } i \text{ with } |k|_\infty \le K_i
+
+    This is the paper's Eq. 15 for an arbitrary :math:`\varphi_i`, a pooling rate :math:`w`, and several inputs.
+
+    Args:
+        inputs: Coefficients ``(..., 2K_1+1, ..., 2K_d+1)``, or pairs ``(coeffs, rate)``: a feature that was pooled by
+            ``rate`` may be read only up to ``k // rate`` when frequency ``k`` is written, because its coefficient
+            ``j`` has seen image frequencies up to ``rate * j``. With several pairs this is an exact decoder.
+        levels: The resolutions of an input of rate 1.
+        function: ``function(level, *samples)``, each of ``samples`` being ``(..., *level.grid)``; it returns any grid
+            that holds ``level.writes``.
+        axes: Number ``d`` of spatial axes.
+        pool: Output band ``K // pool``; the function gets ``pool`` times the samples and is to pool them.
+        grid: ``"level"`` or ``"common"``, see :data:`Grid`.
+        oversample: Samples per axis relative to the smallest grid, at least 1.
+        size: Resolution of an input of rate 1, needed only when none is given.
+
+    Returns:
+        Coefficients of band ``K // pool`` per axis.
+    """
+    pairs = [(inputs, 1)] if isinstance(inputs, Tensor) else list(inputs)
+    box = _input_band(pairs, axes, size)
+    output: Tensor | None = None
+    # Fine to coarse: each coarser level overwrites its own corner, which leaves every level its rim.
+    for level in reversed(plan_levels(Levels(levels), box, pool=pool, grid=grid, oversample=oversample)):
+        samples = [
+            synthesize(coeffs[corner(tuple(k // rate for k in level.reads))], level.grid) for coeffs, rate in pairs
+        ]
+        written = analyze(function(level, *samples), axes, grids(level.writes))
+        if output is None:
+            output = written
+        else:
+            output[corner(level.writes)] = written
+    assert output is not None
+    return output
+
+
+def plan_levels(
+    levels: Levels, box: Box, *, pool: int = 1, grid: Grid = "level", oversample: float = 1.0
+) -> list[Level]:
+    """The levels of an input of band ``box``, coarse to fine.
+
+    >>> for level in plan_levels(Levels([8, 12, 16]), (7, 7), pool=2):
+    ...     print(level.reads, level.writes, level.grid)
+    (2, 2) (1, 1) (6, 6)
+    (4, 4) (2, 2) (10, 10)
+    (6, 6) (3, 3) (14, 14)
+    """
+    if grid not in get_args(Grid):
+        raise ValueError(f"unknown grid {grid!r}: choose one of {', '.join(get_args(Grid))}")
+    if pool < 1 or oversample < 1:
+        raise ValueError(f"pool and oversample must be at least 1, got {pool} and {oversample}")
+    plan = []
+    # Two levels with the same output band are one level, the coarser: it reads what both can see.
+    for writes in dict.fromkeys(tuple(k // pool for k in level) for level in levels.of_input(box)):
+        reads = tuple(pool * k for k in writes)
+        samples = grids(writes)
+        if grid == "common":
+            highest = levels.pooled(pool).highest
+            common = highest * len(box) if len(highest) == 1 else highest
+            samples = tuple(max(n, m) for n, m in zip(samples, common, strict=True))
+        size = tuple(pool * math.ceil(oversample * n) for n in samples)
+        plan.append(Level(levels.index(reads), reads, writes, size))
+    return plan
+
+
+def nested_activation(
+    coeffs: Tensor,
+    levels: Resolutions,
+    activation: Callable[[Tensor], Tensor],
+    *,
+    axes: int = 2,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    norm: bool = False,
+    eps: float = 1e-5,
+    pool: int = 1,
+    pool_kind: PoolKind = "max",
+    grid: Grid = "level",
+    oversample: float = 1.0,
+) -> Tensor:
+    r"""The scale-equivariant non-linearity :math:`\sigma_s` (the paper's Eqs. 14 and 15), with its instance norm.
+
+    Per level: instance norm with statistics of that level, then :math:`\sigma`, then pooling if ``pool`` is above 1.
+    The statistics come from the coefficients by Parseval: the mean is ``C[0]``, the variance the sum of the other
+    squares.
+
+    Args:
+        coeffs: ``(..., C, 2K_1+1, ..., 2K_d+1)``.
+        levels: The resolutions at which the result is equivariant.
+        activation: Element-wise function on samples.
+        axes: Number ``d`` of spatial axes.
+        weight: Scale of the norm per level and channel, ``(len(levels), C)``.
+        bias: Shift of the norm, likewise.
+        norm: Whether to normalise.
+        eps: Added to the variance.
+        pool: Window of a pooling in the same pass, one transform fewer than pooling afterwards.
+        pool_kind: ``"max"`` or ``"average"``.
+        grid: ``"level"`` or ``"common"``.
+        oversample: Samples per axis relative to the smallest grid; more means less aliasing.
+
+    >>> x = torch.randn(1, 2, 27, 27)
+    >>> y = nested_activation(x, range(8, 29), torch.relu)
+    >>> torch.allclose(nested_activation(x[..., :15, :15], range(8, 29), torch.relu), y[..., :15, :15], atol=1e-6)
+    True
+    """
+    if norm and coeffs.ndim <= axes:
+        raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
+
+    def activate(level: Level, x: Tensor) -> Tensor:
+        if norm:
+            scale, shift = _instance_affine(coeffs[corner(level.reads)], axes, eps)
+            x = x * scale + shift
+            if weight is not None:
+                x = x * _per_channel(weight[level.index], axes)
+            if bias is not None:
+                x = x + _per_channel(bias[level.index], axes)
+        x = activation(x)
+        return pool_samples(x, pool, pool_kind, axes) if pool > 1 else x
+
+    return nested_map(coeffs, levels, activate, axes=axes, pool=pool, grid=grid, oversample=oversample)
+
+
+def nested_pool(
+    coeffs: Tensor,
+    levels: Resolutions,
+    window: int,
+    kind: PoolKind = "max",
+    *,
+    axes: int = 2,
+    grid: Grid = "level",
+    oversample: float = 1.0,
+) -> Tensor:
+    r"""Scale-equivariant pooling (the paper's Eq. 16), exact at every resolution.
+
+    .. math:: Y[k] = \mathcal F\big(\mathrm{Pool}^w(\mathcal F^{-1}(X[-wK_i : wK_i]))\big)[k]
+
+    Output band ``K // window``, which is the band of a grid of ``ceil(n / window)`` samples for every ``n``. The paper
+    is exact at multiples of the window alone.
+
+    Args:
+        coeffs: ``(..., 2K_1+1, ..., 2K_d+1)``.
+        levels: The resolutions of the input.
+        window: Samples per window and axis.
+        kind: ``"max"`` or ``"average"``.
+        axes: Number ``d`` of spatial axes.
+        grid: ``"level"`` or ``"common"``.
+        oversample: Windows per axis relative to the smallest output grid.
+
+    >>> nested_pool(torch.randn(1, 1, 27, 27), range(8, 29), 2).shape
+    torch.Size([1, 1, 13, 13])
+    """
+    return nested_map(
+        coeffs,
+        levels,
+        lambda level, x: pool_samples(x, window, kind, axes),
+        axes=axes,
+        pool=window,
+        grid=grid,
+        oversample=oversample,
+    )
+
+
+def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tensor:
+    """Ordinary pooling of windows that do not overlap, on any number of axes.
+
+    >>> pool_samples(torch.arange(6.0), 2, "max", axes=1)
+    tensor([1., 3., 5.])
+    """
+    if kind not in get_args(PoolKind):
+        raise ValueError(f"unknown pooling {kind!r}: choose one of {', '.join(get_args(PoolKind))}")
+    for axis in range(-axes, 0):
+        windows = torch.unflatten(x, axis, (x.shape[axis] // window, window))
+        x = windows.amax(axis) if kind == "max" else windows.mean(axis)
+    return x
+
+
+def _instance_affine(coeffs: Tensor, axes: int, eps: float) -> tuple[Tensor, Tensor]:
+    """Scale and shift that give every channel mean 0 and variance 1, from the coefficients by Parseval."""
+    flat = coeffs.flatten(-axes).float() if coeffs.dtype in (torch.float16, torch.bfloat16) else coeffs.flatten(-axes)
+    # The mean is left out of the sum instead of subtracted from it: no cancellation when it is large.
+    scale = (flat[..., 1:].square().sum(-1) + eps).rsqrt()
+    shift = -flat[..., 0] * scale
+    trailing = (..., *(None,) * axes)
+    return scale[trailing].to(coeffs.dtype), shift[trailing].to(coeffs.dtype)
+
+
+def _per_channel(parameter: Tensor, axes: int) -> Tensor:
+    return parameter[(..., *(None,) * axes)]
+
+
+def _input_band(pairs: Sequence[tuple[Tensor, int]], axes: int, size: Size | None) -> Box:
+    """Band of an input of rate 1, after checking that all inputs belong to it."""
+    if not pairs:
+        raise ValueError("a nested map needs at least one input, got none")
+    have = [(coefficient_bands(coeffs, axes), rate) for coeffs, rate in pairs]
+    if size is not None:
+        box = bands(as_size(size))
+    else:
+        full = [box for box, rate in have if rate == 1]
+        if not full:
+            raise ValueError("no input has rate 1: pass size, the resolution that the output is to have")
+        box = full[0]
+    for own, rate in have:
+        if own != tuple(k // rate for k in box):
+            raise ValueError(
+                f"an input of rate {rate} must have band {tuple(k // rate for k in box)} beside band {box}, got {own}: "
+                "all inputs must come from the same image"
+            )
+    return box

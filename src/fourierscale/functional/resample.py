@@ -1,0 +1,135 @@
+r"""Changing resolution: the crop that is ideal downscaling, ideal upscaling, and two non-ideal downscalings."""
+
+from __future__ import annotations
+
+import math
+from types import EllipsisType
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from fourierscale.functional.bands import (
+    Box,
+    Size,
+    as_size,
+    band,
+    bands,
+    check_real,
+    coefficient_bands,
+    frequencies,
+    grids,
+)
+from fourierscale.functional.constants import constant
+from fourierscale.functional.transform import analyze, apply_matrix, synthesize
+
+Kind: TypeAlias = Literal["ideal", "gaussian", "bicubic"]
+"""How to downscale; see :func:`downscale`."""
+
+
+def crop(coeffs: Tensor, size: Size) -> Tensor:
+    r"""Ideal downscaling: keep the frequencies that a grid of ``size`` can hold.
+
+    .. math:: \hat y[k] = \hat x[k] \quad \text{for } |k| < m / 2 \text{ on every axis}
+
+    Crops compose: ``crop(crop(c, a), b) == crop(c, b)`` for ``b <= a``. The result is a view.
+
+    Args:
+        coeffs: ``(..., 2K_1+1, ..., 2K_d+1)``, ordered ``[1, cos 1, sin 1, cos 2, ...]`` per axis.
+        size: Target grid ``(m_1, ..., m_d)``; an int means a square two-dimensional grid.
+
+    >>> crop(torch.zeros(1, 3, 27, 27), 14).shape
+    torch.Size([1, 3, 13, 13])
+    """
+    target = as_size(size)
+    have = coefficient_bands(coeffs, len(target))
+    for k, m in zip(have, target, strict=True):
+        if band(m) > k:
+            raise ValueError(
+                f"cannot crop band {k} to resolution {m} (band {band(m)}): "
+                f"crop only shrinks; use synthesize(coeffs, {m}) to upscale"
+            )
+    return coeffs[corner(bands(target))]
+
+
+def corner(box: Box) -> tuple[EllipsisType | slice, ...]:
+    """Index of the frequencies up to ``box`` in a coefficient tensor."""
+    return (..., *(slice(n) for n in grids(box)))
+
+
+def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = None) -> Tensor:
+    r"""Downscale an image to any smaller grid.
+
+    - ``"ideal"``: keep the band of the small grid, drop the rest (the paper's :math:`\mathcal D_R`, Eq. 5). Composes
+      exactly: downscaling to ``a`` and then to ``b`` is downscaling to ``b``.
+    - ``"gaussian"``: a Gaussian low-pass instead of the ideal one, then sampling of the resulting trigonometric
+      polynomial on the small grid, so aliasing is real (the paper's non-ideal case).
+    - ``"bicubic"``: antialiased bicubic interpolation with half-pixel centres, as ``torch.nn.functional.interpolate``
+      does it in two dimensions. Approximate near the border: it does not treat the image as periodic.
+
+    Args:
+        x: Image ``(..., n_1, ..., n_d)``.
+        size: Target grid ``(m_1, ..., m_d)`` with ``m <= n``; an int means a square two-dimensional grid.
+        kind: One of the three above.
+        std: Standard deviation of the Gaussian in pixels of the large grid; default ``(n / m - 1) / 2`` per axis.
+
+    >>> x = torch.randn(1, 1, 28, 28)
+    >>> torch.allclose(downscale(downscale(x, 21), 12), downscale(x, 12), atol=1e-6)
+    True
+    """
+    target = as_size(size)
+    check_real(x, len(target), "image")
+    source = tuple(x.shape[-len(target) :])
+    if any(m > n for m, n in zip(target, source, strict=True)):
+        raise ValueError(f"cannot downscale an image of size {source} to {target}: use upscale for a larger grid")
+    if kind == "ideal":
+        return synthesize(analyze(x, len(target), target), target)
+    if kind == "gaussian":
+        return synthesize(_blur(analyze(x, len(target)), source, target, std), target)
+    if kind == "bicubic":
+        for axis in range(-len(target), 0):
+            x = apply_matrix(bicubic_matrix(source[axis], target[axis], x.dtype, x.device), x, axis)
+        return x
+    raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
+
+
+def upscale(x: Tensor, size: Size) -> Tensor:
+    """Ideal upscaling: the same trigonometric polynomial on a larger grid. ``downscale`` takes it back exactly.
+
+    >>> x = downscale(torch.randn(1, 1, 28, 28), 15)
+    >>> torch.allclose(downscale(upscale(x, (28, 40)), 15), x, atol=1e-5)
+    True
+    """
+    target = as_size(size)
+    check_real(x, len(target), "image")
+    source = tuple(x.shape[-len(target) :])
+    if any(m < n for m, n in zip(target, source, strict=True)):
+        raise ValueError(f"cannot upscale an image of size {source} to {target}: use downscale for a smaller grid")
+    return synthesize(analyze(x, len(target)), target)
+
+
+def _blur(coeffs: Tensor, source: Box, target: Box, std: float | None) -> Tensor:
+    """Multiply by the Gaussian's transfer function ``exp(-(std * 2 pi k / n)^2 / 2)`` on every axis."""
+    for axis, (n, m) in enumerate(zip(source, target, strict=True), start=-len(source)):
+        sigma = (n / m - 1) / 2 if std is None else std
+        k = frequencies(coeffs.shape[axis], coeffs.dtype, coeffs.device)
+        gain = torch.exp(-0.5 * (k * (2 * math.pi * sigma / n)) ** 2)
+        coeffs = coeffs * gain.reshape(-1, *(1,) * (-axis - 1))
+    return coeffs
+
+
+@constant
+def bicubic_matrix(n: int, m: int) -> Tensor:
+    """Antialiased bicubic (Keys, a = -0.5) resampling of ``n`` samples to ``m``, ``(m, n)``; rows sum to 1."""
+    scale = n / m
+    support = max(scale, 1.0)
+    centre = (torch.arange(m, dtype=torch.float64) + 0.5) * scale
+    first = (centre - 2 * support + 0.5).floor().clamp(min=0)
+    last = (centre + 2 * support + 0.5).floor().clamp(max=n)
+    j = torch.arange(n, dtype=torch.float64)
+    u = ((j - centre[:, None] + 0.5) / support).abs()
+    near = (1.5 * u - 2.5) * u * u + 1
+    far = ((-0.5 * u + 2.5) * u - 4) * u + 2
+    weight = torch.where(u < 1, near, torch.where(u < 2, far, torch.zeros_like(u)))
+    weight = torch.where((j >= first[:, None]) & (j < last[:, None]), weight, torch.zeros_like(weight))
+    return weight / weight.sum(dim=1, keepdim=True)

@@ -1,0 +1,139 @@
+r"""Between images and real Fourier coefficients.
+
+Per axis the basis is :math:`[1, \sqrt2 \cos t, \sqrt2 \sin t, \sqrt2 \cos 2t, \dots]` with :math:`t = 2\pi j / n` at
+sample :math:`j`: orthonormal under the mean, so the mean of :math:`x^2` over any grid that holds the band is the sum
+of the squared coefficients (Parseval), and the mean of :math:`x` is the first coefficient.
+
+Each axis is transformed by a matrix product on small grids and by a real FFT on large ones. Both give the same
+coefficients; which one runs is a matter of speed alone (``benchmarks/transforms.py`` measures where they cross).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fourierscale.functional.bands import Size, as_size, band, bands, check_real, coefficient_bands, grid
+from fourierscale.functional.constants import constant
+
+FFT_FROM = {"cpu": 384, "cuda": 768}
+"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``."""
+
+
+def analyze(x: Tensor, axes: int = 2, size: Size | None = None) -> Tensor:
+    r"""Real Fourier coefficients of an image: :math:`C = A^\top x A` in two dimensions.
+
+    .. math:: C[k] = \frac1{n} \sum_j x[j] \, b_k(2\pi j / n), \qquad
+        b = [1, \sqrt2\cos t, \sqrt2\sin t, \sqrt2\cos 2t, \dots] \text{ per axis}
+
+    The Nyquist bin of an even axis is dropped: it is not in the band of the grid.
+
+    Args:
+        x: Image ``(..., n_1, ..., n_d)``, real.
+        axes: Number ``d`` of spatial axes, the last ones.
+        size: Keep only the frequencies that a grid of this size holds (``crop`` for free); default: all of them.
+
+    Returns:
+        ``(..., 2K_1+1, ..., 2K_d+1)`` with ``K = band(n)`` per axis.
+
+    >>> analyze(torch.ones(1, 3, 28, 33)).shape
+    torch.Size([1, 3, 27, 33])
+    """
+    check_real(x, axes, "image")
+    n = tuple(x.shape[-axes:])
+    keep = bands(n)
+    if size is not None:
+        keep = bands(as_size(size))
+        if len(keep) != axes or any(k > band(m) for k, m in zip(keep, n, strict=True)):
+            raise ValueError(f"an image of size {n} does not hold the band of size {as_size(size)}")
+    for axis in range(-axes, 0):
+        x = _analyze_axis(x, axis, keep[axis])
+    return x
+
+
+def synthesize(coeffs: Tensor, size: Size) -> Tensor:
+    r"""Sample the trigonometric polynomial with these coefficients on a grid: :math:`x = B C B^\top`.
+
+    .. math:: x[j] = \sum_k C[k] \, b_k(2\pi j / n)
+
+    A grid larger than the band is ideal upscaling, ``synthesize(analyze(x), n)`` is ``x`` itself when ``x`` is
+    band-limited. A grid too small for the band is legal and aliases, as sampling does.
+
+    Args:
+        coeffs: ``(..., 2K_1+1, ..., 2K_d+1)``.
+        size: Grid ``(n_1, ..., n_d)``; an int means a square two-dimensional grid.
+
+    >>> synthesize(torch.ones(1, 1, 1, 1), 3)
+    tensor([[[[1., 1., 1.],
+              [1., 1., 1.],
+              [1., 1., 1.]]]])
+    """
+    n = as_size(size)
+    coefficient_bands(coeffs, len(n))
+    for axis in range(-len(n), 0):
+        coeffs = _synthesize_axis(coeffs, axis, n[axis])
+    return coeffs
+
+
+def apply_matrix(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
+    """Multiply along one negative ``axis``: ``y[..., i, ...] = sum_j matrix[i, j] x[..., j, ...]``."""
+    if axis == -1:
+        return x @ matrix.mT
+    tail = x.shape[axis + 1 :]
+    return (matrix @ x.flatten(axis + 1)).reshape(*x.shape[:axis], matrix.shape[0], *tail)
+
+
+def waves(angles: Tensor, band: int) -> Tensor:
+    """Columns ``[1, cos t, sin t, cos 2t, ...]`` up to ``band`` at angles in turns, ``(len(angles), 2K+1)``."""
+    turns = torch.outer(angles, torch.arange(1, band + 1, dtype=angles.dtype))
+    t = (turns - turns.round()) * (2 * math.pi)
+    pairs = torch.stack([t.cos(), t.sin()], dim=-1).flatten(1)
+    return torch.cat([torch.ones_like(angles)[:, None], pairs], dim=1)
+
+
+@constant
+def synthesis_matrix(n: int, band: int) -> Tensor:
+    """``B``: the basis sampled on ``n`` points, ``(n, 2K+1)``."""
+    turns = torch.arange(n)[:, None] * torch.arange(1, band + 1) % n  # exact: integers before the division
+    t = turns.double() * (2 * math.pi / n)
+    pairs = math.sqrt(2) * torch.stack([t.cos(), t.sin()], dim=-1).flatten(1)
+    return torch.cat([torch.ones(n, 1, dtype=torch.float64), pairs], dim=1)
+
+
+@constant
+def analysis_matrix(n: int, band: int) -> Tensor:
+    """``A^T``: the transpose of the basis divided by ``n``, ``(2K+1, n)``; a left inverse of ``B``."""
+    return (synthesis_matrix(n, band, torch.float64, torch.device("cpu")) / n).mT.contiguous()
+
+
+def uses_fft(n: int, x: Tensor) -> bool:
+    """Whether an axis of ``n`` samples is transformed by FFT on this tensor's device."""
+    return n >= FFT_FROM.get(x.device.type, FFT_FROM["cpu"])
+
+
+def _analyze_axis(x: Tensor, axis: int, keep: int) -> Tensor:
+    n = x.shape[axis]
+    if not uses_fft(n, x):
+        return apply_matrix(analysis_matrix(n, keep, x.dtype, x.device), x, axis)
+    spectrum = torch.fft.rfft(_fft_dtype(x).movedim(axis, -1), norm="forward")[..., : keep + 1]
+    pairs = math.sqrt(2) * torch.stack([spectrum.real[..., 1:], -spectrum.imag[..., 1:]], dim=-1).flatten(-2)
+    return torch.cat([spectrum.real[..., :1], pairs], dim=-1).to(x.dtype).movedim(-1, axis)
+
+
+def _synthesize_axis(coeffs: Tensor, axis: int, n: int) -> Tensor:
+    k = band(coeffs.shape[axis])
+    if not uses_fft(n, coeffs) or n < grid(k):  # the inverse FFT cannot alias
+        return apply_matrix(synthesis_matrix(n, k, coeffs.dtype, coeffs.device), coeffs, axis)
+    c = _fft_dtype(coeffs).movedim(axis, -1)
+    pairs = c[..., 1:].reshape(*c.shape[:-1], k, 2) / math.sqrt(2)
+    real = torch.cat([c[..., :1], pairs[..., 0]], dim=-1)
+    imag = torch.cat([torch.zeros_like(c[..., :1]), -pairs[..., 1]], dim=-1)
+    x: Tensor = torch.fft.irfft(torch.complex(real, imag), n=n, norm="forward")
+    return x.to(coeffs.dtype).movedim(-1, axis)
+
+
+def _fft_dtype(x: Tensor) -> Tensor:
+    """FFTs exist for float32 and float64 alone."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x

@@ -1,0 +1,39 @@
+"""Layers: thin modules over :mod:`fourierscale.functional`, coefficients in, coefficients out."""
+
+from fourierscale.nn.conv import (
+    FourierConv1d,
+    FourierConv2d,
+    FourierConv3d,
+    LocalFourierConv1d,
+    LocalFourierConv2d,
+    LocalFourierConv3d,
+)
+from fourierscale.nn.nested import (
+    ScaleActivation1d,
+    ScaleActivation2d,
+    ScaleActivation3d,
+    ScalePool1d,
+    ScalePool2d,
+    ScalePool3d,
+)
+from fourierscale.nn.structure import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
+
+__all__ = [
+    "FourierConv1d",
+    "FourierConv2d",
+    "FourierConv3d",
+    "LocalFourierConv1d",
+    "LocalFourierConv2d",
+    "LocalFourierConv3d",
+    "ScaleActivation1d",
+    "ScaleActivation2d",
+    "ScaleActivation3d",
+    "ScaleDropout",
+    "ScaleEquivariant",
+    "ScalePool1d",
+    "ScalePool2d",
+    "ScalePool3d",
+    "ScaleResidual",
+    "ToCoefficients",
+    "ToImage",
+]

@@ -1,0 +1,200 @@
+"""Non-linearity and pooling over :mod:`fourierscale.functional.nested`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale import functional as F
+from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.nested import Grid, PoolKind
+from fourierscale.nn.checks import check_coefficients, choice, positive
+
+Norm: TypeAlias = Literal["instance", "none"]
+"""Normalisation in front of an activation."""
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": nn.functional.relu,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+    "tanh": torch.tanh,
+    "leaky_relu": nn.functional.leaky_relu,
+    "identity": torch.clone,
+}
+"""Activations by name; any callable works as well."""
+
+
+class _Nested(nn.Module):
+    """What the nested layers share: their levels and where these are sampled."""
+
+    axes: int
+
+    def __init__(self, resolutions: Resolutions, grid: Grid, oversample: float) -> None:
+        super().__init__()
+        self.levels = Levels(resolutions)
+        choice(grid, get_args(Grid), "grid")
+        if grid == "common" and self.levels.is_open:
+            raise ValueError("grid='common' needs a highest resolution: give a list or range instead of 'all'")
+        if not oversample >= 1:
+            raise ValueError(f"oversample must be at least 1, got {oversample}")
+        self.grid: Grid = grid
+        self.oversample = oversample
+
+    def extra_repr(self) -> str:
+        """Levels and sampling, for ``print(model)``."""
+        return f"{self.levels!r}, grid={self.grid!r}, oversample={self.oversample}"
+
+
+class _ScaleActivation(_Nested):
+    """Activations for any number of axes; documented at :class:`ScaleActivation2d`."""
+
+    def __init__(
+        self,
+        channels: int,
+        resolutions: Resolutions,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        norm: Norm = "instance",
+        grid: Grid = "level",
+        oversample: float = 1.0,
+        pool: int = 1,
+        pool_kind: PoolKind = "max",
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__(resolutions, grid, oversample)
+        self.channels = positive(channels, "channels")
+        self.pool = positive(pool, "pool")
+        choice(norm, get_args(Norm), "norm")
+        choice(pool_kind, get_args(PoolKind), "pooling")
+        if isinstance(activation, str):
+            choice(activation, ACTIVATIONS, "activation")
+        elif not callable(activation):
+            raise TypeError(f"activation must be a name or a callable, got {activation!r}")
+        self.norm: Norm = norm
+        self.pool_kind: PoolKind = pool_kind
+        self.eps = eps
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        shape = (len(self.levels), channels)
+        self.weight = nn.Parameter(torch.ones(shape)) if norm == "instance" else None
+        self.bias = nn.Parameter(torch.zeros(shape)) if norm == "instance" else None
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """Coefficients ``(..., C, 2K_1+1, ...)`` to coefficients of band ``K // pool``."""
+        check_coefficients(coeffs, self.axes, self.channels, type(self).__name__)
+        return F.nested_activation(
+            coeffs,
+            self.levels,
+            self.activation,
+            axes=self.axes,
+            weight=self.weight,
+            bias=self.bias,
+            norm=self.norm == "instance",
+            eps=self.eps,
+            pool=self.pool,
+            pool_kind=self.pool_kind,
+            grid=self.grid,
+            oversample=self.oversample,
+        )
+
+    def extra_repr(self) -> str:
+        """Channels, levels and options."""
+        name = getattr(self.activation, "__name__", type(self.activation).__name__)
+        pool = f", pool={self.pool}, pool_kind={self.pool_kind!r}" if self.pool > 1 else ""
+        return f"{self.channels}, {super().extra_repr()}, activation={name}, norm={self.norm!r}{pool}"
+
+
+class _ScalePool(_Nested):
+    """Pooling for any number of axes; documented at :class:`ScalePool2d`."""
+
+    def __init__(
+        self,
+        window: int,
+        resolutions: Resolutions,
+        kind: PoolKind = "max",
+        grid: Grid = "level",
+        oversample: float = 1.0,
+    ) -> None:
+        super().__init__(resolutions, grid, oversample)
+        self.window = positive(window, "window")
+        choice(kind, get_args(PoolKind), "pooling")
+        self.kind: PoolKind = kind
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """Coefficients of band ``K`` to coefficients of band ``K // window``."""
+        check_coefficients(coeffs, self.axes, None, type(self).__name__)
+        return F.nested_pool(
+            coeffs, self.levels, self.window, self.kind, axes=self.axes, grid=self.grid, oversample=self.oversample
+        )
+
+    def extra_repr(self) -> str:
+        """Window, kind and levels."""
+        return f"{self.window}, {super().extra_repr()}, kind={self.kind!r}"
+
+
+class ScaleActivation1d(_ScaleActivation):
+    """:class:`ScaleActivation2d` for signals."""
+
+    axes = 1
+
+
+class ScaleActivation2d(_ScaleActivation):
+    """Scale-equivariant activation: normalise and activate each level on its own grid, keep its rim.
+
+    See :func:`fourierscale.functional.nested_activation`. The layer commutes exactly with ideal downscaling to every
+    resolution of the set.
+
+    Args:
+        channels: Channels of the input.
+        resolutions: A list, a range, ``"all"`` or :class:`fourierscale.Levels`: the resolutions of this layer's input
+            at which the net is to be equivariant.
+        activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"leaky_relu"``, ``"identity"`` or a callable.
+        norm: ``"instance"`` or ``"none"``.
+        grid: ``"level"`` samples each level on its own smallest grid: fastest. ``"common"`` samples every level on
+            the grid of the highest resolution: less aliasing, and shifts by its samples are exact.
+        oversample: Samples per axis relative to that grid; more means less aliasing and better shift-equivariance.
+        pool: Pool by this window in the same pass; the output then has band ``K // pool``.
+        pool_kind: ``"max"`` or ``"average"``.
+        eps: Added to the variance of the norm.
+
+    Parameters (norm ``"instance"``): ``weight`` and ``bias``, one per level and channel, initially 1 and 0. An open
+    set (``"all"``) shares one pair per channel among its levels.
+    """
+
+    axes = 2
+
+
+class ScaleActivation3d(_ScaleActivation):
+    """:class:`ScaleActivation2d` for volumes."""
+
+    axes = 3
+
+
+class ScalePool1d(_ScalePool):
+    """:class:`ScalePool2d` for signals."""
+
+    axes = 1
+
+
+class ScalePool2d(_ScalePool):
+    """Scale-equivariant pooling: output band ``K // window``, exact at every resolution of the set.
+
+    See :func:`fourierscale.functional.nested_pool`. Layers behind it work at the resolutions
+    ``Levels(resolutions).pooled(window)``.
+
+    Args:
+        window: Samples per window and axis.
+        resolutions: The resolutions of this layer's input.
+        kind: ``"max"`` or ``"average"``.
+        grid: ``"level"`` or ``"common"``, as for the activation.
+        oversample: Windows per axis relative to the smallest output grid.
+    """
+
+    axes = 2
+
+
+class ScalePool3d(_ScalePool):
+    """:class:`ScalePool2d` for volumes."""
+
+    axes = 3

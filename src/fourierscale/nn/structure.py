@@ -1,0 +1,151 @@
+"""Putting layers together: the door and the exit of a net, dropout, residual connections."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale import functional as F
+from fourierscale.functional.bands import Box, Size, as_size, bands, grids
+from fourierscale.functional.resample import corner
+from fourierscale.nn.checks import positive
+
+
+class ToCoefficients(nn.Module):
+    """The door: images ``(..., n_1, ..., n_d)`` to coefficients. See :func:`fourierscale.functional.analyze`."""
+
+    def __init__(self, axes: int = 2) -> None:
+        super().__init__()
+        self.axes = positive(axes, "axes")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Analyze the last ``axes`` axes."""
+        return F.analyze(x, self.axes)
+
+    def extra_repr(self) -> str:
+        """Number of axes."""
+        return f"axes={self.axes}"
+
+
+class ToImage(nn.Module):
+    """The exit: coefficients to images. See :func:`fourierscale.functional.synthesize`.
+
+    Args:
+        size: Grid of the images; default: the smallest grid that holds the band, ``2K+1`` per axis.
+        axes: Number of spatial axes.
+    """
+
+    def __init__(self, size: Size | None = None, axes: int = 2) -> None:
+        super().__init__()
+        self.size = None if size is None else as_size(size)
+        self.axes = positive(axes, "axes") if self.size is None else len(self.size)
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """Synthesize on the grid of this module."""
+        return F.synthesize(coeffs, tuple(coeffs.shape[-self.axes :]) if self.size is None else self.size)
+
+    def extra_repr(self) -> str:
+        """Grid of the images."""
+        return f"size={self.size}, axes={self.axes}"
+
+
+class ScaleEquivariant(nn.Module):
+    """A block that takes coefficients, made to take and give images: analysis at the door, synthesis at the exit.
+
+    Put it into an ordinary image network like any other block. ``downscale(block(x), m) == block(downscale(x, m))``
+    for every resolution ``m`` of the layers inside.
+
+    Args:
+        module: Maps coefficients to coefficients.
+        pool: How much the module pools in all; an image of ``n`` samples becomes one of ``ceil(n / pool)``.
+        axes: Number of spatial axes.
+
+    >>> from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
+    >>> layers = LocalFourierConv2d(3, 8, 5, reference_size=32), ScaleActivation2d(8, range(8, 33))
+    >>> ScaleEquivariant(nn.Sequential(*layers))(torch.randn(1, 3, 24, 24)).shape
+    torch.Size([1, 8, 24, 24])
+    """
+
+    def __init__(self, module: nn.Module, pool: int = 1, axes: int = 2) -> None:
+        super().__init__()
+        self.module = module
+        self.pool = positive(pool, "pool")
+        self.axes = positive(axes, "axes")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images in, images out."""
+        coeffs = self.module(F.analyze(x, self.axes))
+        size = tuple(-(-n // self.pool) for n in x.shape[-self.axes :])
+        if tuple(coeffs.shape[-self.axes :]) != grids(bands(size)):
+            raise ValueError(
+                f"the module turned an image of size {tuple(x.shape[-self.axes :])} into coefficients of shape "
+                f"{tuple(coeffs.shape)}, which is not a pooling by {self.pool}: set pool to what the module pools"
+            )
+        return F.synthesize(coeffs, size)
+
+    def extra_repr(self) -> str:
+        """Pooling and number of axes."""
+        return f"pool={self.pool}, axes={self.axes}"
+
+
+class ScaleDropout(nn.Module):
+    """Dropout of whole channels, so that it commutes with cropping: one mask for every frequency.
+
+    Args:
+        p: Probability that a channel is dropped; the others are divided by ``1 - p``.
+        axes: Number of spatial axes.
+    """
+
+    def __init__(self, p: float = 0.5, axes: int = 2) -> None:
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ValueError(f"p must be between 0 and 1, got {p}")
+        self.p = p
+        self.axes = positive(axes, "axes")
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """Drop channels while training, pass the input otherwise."""
+        if not self.training or self.p == 0:
+            return coeffs
+        shape = (*coeffs.shape[: -self.axes], *(1,) * self.axes)
+        return coeffs * nn.functional.dropout(torch.ones(shape, dtype=coeffs.dtype, device=coeffs.device), self.p)
+
+    def extra_repr(self) -> str:
+        """Probability and number of axes."""
+        return f"p={self.p}, axes={self.axes}"
+
+
+class ScaleResidual(nn.Module):
+    """``body(x) + shortcut(x)``; where the body pools, the shortcut is cropped to the body's band.
+
+    Cropping is ideal downscaling, so the sum is as equivariant as the body. Where the number of channels changes,
+    pass a shortcut that changes it too, for example ``LocalFourierConv2d(in, out, 1, reference_size)``.
+
+    Args:
+        body: Coefficients to coefficients.
+        shortcut: The other path; default: the input itself.
+        axes: Number of spatial axes.
+    """
+
+    def __init__(self, body: nn.Module, shortcut: nn.Module | None = None, axes: int = 2) -> None:
+        super().__init__()
+        self.body = body
+        self.shortcut = shortcut
+        self.axes = positive(axes, "axes")
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """The sum of both paths, at the body's band."""
+        body = self.body(coeffs)
+        other = coeffs if self.shortcut is None else self.shortcut(coeffs)
+        box: Box = bands(body.shape[-self.axes :])
+        if other.shape[-self.axes - 1] != body.shape[-self.axes - 1]:
+            raise ValueError(
+                f"the body gives {body.shape[-self.axes - 1]} channels, the shortcut {other.shape[-self.axes - 1]}: "
+                "pass a shortcut with as many, for example a LocalFourierConv with kernel_size 1"
+            )
+        summed: Tensor = body + other[corner(box)]
+        return summed
+
+    def extra_repr(self) -> str:
+        """Number of axes."""
+        return f"axes={self.axes}"
