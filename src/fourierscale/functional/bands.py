@@ -89,8 +89,8 @@ def as_size(size: Size) -> Box:
     return box
 
 
-def check_real(x: Tensor, axes: int, what: str) -> None:
-    """Refuse a tensor that is not floating point, is complex, is empty or has fewer than ``axes`` axes."""
+def spatial_size(x: Tensor, axes: int, what: str = "image") -> Box:
+    """Size of the last ``axes`` axes, after refusing what is not a real, non-empty floating-point tensor."""
     if x.is_complex():
         raise TypeError(
             f"{what} must be real, got {x.dtype}: features and coefficients are real here, "
@@ -102,6 +102,7 @@ def check_real(x: Tensor, axes: int, what: str) -> None:
         raise ValueError(f"{what} must have at least {axes} axes, got shape {tuple(x.shape)}")
     if 0 in x.shape:
         raise ValueError(f"{what} is empty, got shape {tuple(x.shape)}: every axis needs at least one element")
+    return tuple(operator.index(n) for n in x.shape[-axes:])  # index: sizes are constants of a compiled graph
 
 
 def coefficient_bands(coeffs: Tensor, axes: int, what: str = "coefficients") -> Box:
@@ -109,8 +110,7 @@ def coefficient_bands(coeffs: Tensor, axes: int, what: str = "coefficients") -> 
 
     Coefficients come in an odd number per axis, so an image of even size passed by mistake is noticed here.
     """
-    check_real(coeffs, axes, what)
-    shape = tuple(coeffs.shape[-axes:])
+    shape = spatial_size(coeffs, axes, what)
     if any(n % 2 == 0 for n in shape):
         raise ValueError(
             f"{what} must have an odd number of entries per axis (1, cos 1, sin 1, ...), got shape "

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Box, Size, as_size, band, bands, check_real, coefficient_bands
+from fourierscale.functional.bands import Box, Size, as_size, band, bands, coefficient_bands, spatial_size
 from fourierscale.functional.constants import constant
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import apply_matrix, waves
@@ -150,7 +150,7 @@ def _check_kernel(kernel: Tensor, reference_size: Size, size: Size | None) -> tu
     reference = as_size(reference_size)
     target = bands(reference if size is None else as_size(size))
     if not kernel.is_complex():
-        check_real(kernel, len(reference), "kernel")
+        spatial_size(kernel, len(reference), "kernel")
     taps = tuple(kernel.shape[-len(reference) :])
     if len(target) != len(reference) or len(taps) != len(reference):
         raise ValueError(f"kernel, reference size {reference} and size {size} need the same number of axes")

@@ -15,10 +15,10 @@ from fourierscale.functional.bands import (
     as_size,
     band,
     bands,
-    check_real,
     coefficient_bands,
     frequencies,
     grids,
+    spatial_size,
 )
 from fourierscale.functional.constants import constant
 from fourierscale.functional.transform import analyze, apply_matrix, synthesize
@@ -78,8 +78,7 @@ def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = N
     True
     """
     target = as_size(size)
-    check_real(x, len(target), "image")
-    source = tuple(x.shape[-len(target) :])
+    source = spatial_size(x, len(target))
     if any(m > n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot downscale an image of size {source} to {target}: use upscale for a larger grid")
     if kind == "ideal":
@@ -101,8 +100,7 @@ def upscale(x: Tensor, size: Size) -> Tensor:
     True
     """
     target = as_size(size)
-    check_real(x, len(target), "image")
-    source = tuple(x.shape[-len(target) :])
+    source = spatial_size(x, len(target))
     if any(m < n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot upscale an image of size {source} to {target}: use downscale for a smaller grid")
     return synthesize(analyze(x, len(target)), target)

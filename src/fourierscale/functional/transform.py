@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Size, as_size, band, bands, check_real, coefficient_bands, grid
+from fourierscale.functional.bands import Size, as_size, band, bands, coefficient_bands, grid, spatial_size
 from fourierscale.functional.constants import constant
 
 FFT_FROM = {"cpu": 384, "cuda": 768}
@@ -41,8 +41,7 @@ def analyze(x: Tensor, axes: int = 2, size: Size | None = None) -> Tensor:
     >>> analyze(torch.ones(1, 3, 28, 33)).shape
     torch.Size([1, 3, 27, 33])
     """
-    check_real(x, axes, "image")
-    n = tuple(x.shape[-axes:])
+    n = spatial_size(x, axes)
     keep = bands(n)
     if size is not None:
         keep = bands(as_size(size))
@@ -82,7 +81,7 @@ def apply_matrix(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
     if axis == -1:
         return x @ matrix.mT
     tail = x.shape[axis + 1 :]
-    return (matrix @ x.flatten(axis + 1)).reshape(*x.shape[:axis], matrix.shape[0], *tail)
+    return torch.unflatten(matrix @ x.flatten(axis + 1), -1, tail)
 
 
 def waves(angles: Tensor, band: int) -> Tensor:
