@@ -10,6 +10,7 @@ import functools
 import operator
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -27,32 +28,30 @@ _LIMIT = 4096  # entries; a net of ten levels and a few resolutions needs about 
 def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Cache ``build(*key)``, a float64 tensor on the CPU, for each ``(*key, dtype, device)``."""
 
-    def make(arguments: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-        # An inference tensor in the cache could not be used in training later.
-        with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
-            return build(*arguments).to(dtype=dtype, device=device)
+    def make(arguments: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        return build(*arguments).to(dtype=dtype, device=device)
 
-    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-    def place(*key: Any) -> str:
-        """Name under which the constant is stored, after making sure that it is; empty if it cannot be."""
-        name = re.sub(r"\W+", "_", f"{build.__name__}{key}")  # an identifier, as the compiler wants it
+    def place(arguments: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
+        """Name under which the constant is stored, after making sure that it is."""
+        name = re.sub(r"\W+", "_", f"{build.__name__}_{arguments}_{dtype}_{device}")
         if not hasattr(_STORE, name):
-            *arguments, dtype, device = key
-            found = make(tuple(arguments), dtype, device)
-            # While a program is being exported tensors are fake: they must not outlive the tracing.
-            if type(found) is not Tensor:
-                return ""
             if len(vars(_STORE)) >= _LIMIT:
                 clear_constants()
-            setattr(_STORE, name, found)
+            # The modes of torch (inference, export, vmap, a default device) belong to a thread: made in a thread of its
+            # own, the constant is an ordinary tensor whatever the caller is doing.
+            with ThreadPoolExecutor(1) as thread:
+                setattr(_STORE, name, thread.submit(make, arguments, dtype, device).result())
         return name
+
+    # What torch.compiler.assume_constant_result sets: while the compiler traces, place runs as it is and its result is
+    # a constant of the graph. Calling that function would import the whole compiler, which takes longer than torch.
+    place._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
     @functools.wraps(build)
     def cached(*key: Any) -> Tensor:
         *sizes, dtype, device = key
-        arguments = tuple(operator.index(n) for n in sizes)  # index: sizes are constants of a compiled graph
-        name = place(*arguments, dtype, device)
-        found: Tensor = getattr(_STORE, name) if name else make(arguments, dtype, device)
+        # index: while the compiler traces, a size becomes a constant of the graph
+        found: Tensor = getattr(_STORE, place(tuple(operator.index(n) for n in sizes), dtype, device))
         return found
 
     return cached
