@@ -1,0 +1,26 @@
+"""Networks: the paper's, by name, with weights."""
+
+from fourierscale.models.classifier import ScaleClassifier, ScaleHead
+from fourierscale.models.registry import (
+    ModelInfo,
+    create_model,
+    list_models,
+    load_pretrained,
+    model_info,
+    pretrained_info,
+    register,
+)
+from fourierscale.models.scalenet import ScaleNet
+
+__all__ = [
+    "ModelInfo",
+    "ScaleClassifier",
+    "ScaleHead",
+    "ScaleNet",
+    "create_model",
+    "list_models",
+    "load_pretrained",
+    "model_info",
+    "pretrained_info",
+    "register",
+]

@@ -1,0 +1,138 @@
+r"""The paper's classifier (its Sec. 4.2): one logit vector per level, the prediction being the highest level's."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale import functional as F
+from fourierscale.functional.bands import bands
+from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.nested import PoolKind
+from fourierscale.functional.resample import corner
+from fourierscale.models.scalenet import ScaleNet
+from fourierscale.nn.checks import check_coefficients, choice, positive
+
+Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
+"""How the levels' outputs become logits; see :class:`ScaleHead`."""
+
+
+class ScaleHead(nn.Module):
+    r"""Coefficients to one logit vector per level of the input.
+
+    For every level: crop the features to it, sample them on one fixed grid, pool to ``cells`` x ``cells``, and apply
+    an MLP shared by all levels. With :math:`f_k` the MLP's output at level :math:`k`, learned scalars :math:`p_j` and
+    :math:`\tau_k = \sum_{j \le k} \mathrm{softplus}(p_j)`, the logits are
+
+    - ``"plain"``: :math:`f_k`, the paper's head;
+    - ``"temperature"``: :math:`\tau_k f_k`;
+    - ``"cumulative"``: :math:`\sum_{j \le k} \mathrm{softplus}(p_j) f_j`;
+    - ``"average"``: :math:`\tau_k \, \mathrm{mean}_{j \le k} f_j`.
+
+    Each depends on the levels up to :math:`k` alone, so the logits of level :math:`k` of a large image are exactly
+    those of the image downscaled to :math:`k`.
+
+    Args:
+        channels: Channels of the features.
+        classes: Number of classes.
+        resolutions: The features' resolutions.
+        head: One of the four above.
+        hidden: Width of the MLP.
+        dropout: Dropout behind the hidden layer, one mask for all levels of an image.
+        cells: Side of the grid of pooled features.
+        pool_kind: ``"max"`` or ``"average"``.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        classes: int,
+        resolutions: Resolutions,
+        head: Head = "plain",
+        hidden: int = 256,
+        dropout: float = 0.75,
+        cells: int = 2,
+        pool_kind: PoolKind = "max",
+    ) -> None:
+        super().__init__()
+        choice(head, get_args(Head), "head")
+        choice(pool_kind, get_args(PoolKind), "pooling")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+        self.levels = Levels(resolutions)
+        self.channels = positive(channels, "channels")
+        self.classes = positive(classes, "classes")
+        self.head: Head = head
+        self.dropout = dropout
+        self.cells = positive(cells, "cells")
+        self.pool_kind: PoolKind = pool_kind
+        self.window = -(-max(self.levels.highest) // cells)
+        self.inner = nn.Sequential(nn.LayerNorm(channels * cells**2), nn.Linear(channels * cells**2, hidden))
+        self.outer = nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        self.steps = nn.Parameter(torch.zeros(len(self.levels))) if head != "plain" else None
+
+    def forward(self, coeffs: Tensor) -> Tensor:
+        """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
+        box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
+        levels = self.levels.of_input(box)
+        pooled = torch.stack([self._pool(coeffs[corner(level)]) for level in levels], dim=1)  # (B, L, C * cells^2)
+        hidden = self.inner(pooled)
+        if self.training and self.dropout > 0:
+            # One mask for all levels, so that dropout does not disturb the order of their losses.
+            hidden = hidden * nn.functional.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
+        outputs: Tensor = self.outer(hidden)  # (B, L, classes)
+        if self.steps is None:
+            return outputs
+        steps = nn.functional.softplus(self.steps)[[self.levels.index(level) for level in levels]][:, None]  # (L, 1)
+        if self.head == "cumulative":
+            return (steps * outputs).cumsum(1)
+        total = steps.cumsum(0)
+        if self.head == "temperature":
+            return total * outputs
+        count = torch.arange(1, len(levels) + 1, device=outputs.device)[:, None]
+        return total * outputs.cumsum(1) / count
+
+    def _pool(self, coeffs: Tensor) -> Tensor:
+        samples = F.synthesize(coeffs, self.window * self.cells)
+        return F.pool_samples(samples, self.window, self.pool_kind).flatten(1)
+
+    def extra_repr(self) -> str:
+        """Levels and options, for ``print(model)``."""
+        return f"{self.levels!r}, head={self.head!r}, dropout={self.dropout}, cells={self.cells}"
+
+
+class ScaleClassifier(nn.Module):
+    """Classify images of any resolution: a :class:`ScaleNet` and a :class:`ScaleHead`.
+
+    >>> net = ScaleNet(1, [4, 8], range(8, 17))
+    >>> model = ScaleClassifier(net, ScaleHead(8, 10, net.out_levels))
+    >>> model(torch.rand(2, 1, 16, 16)).shape  # bands 3 to 7: five levels
+    torch.Size([2, 5, 10])
+    """
+
+    def __init__(self, net: ScaleNet, head: ScaleHead) -> None:
+        super().__init__()
+        self.net = net
+        self.head = head
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``, coarse to fine; the last is the prediction."""
+        logits: Tensor = self.head(self.net(x))
+        return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """Coefficients of the final feature map, on which the equivariance error is measured."""
+        features: Tensor = self.net(x)
+        return features
+
+    def levels_of(self, size: tuple[int, int]) -> list[tuple[int, ...]]:
+        """Band of the image at each level of the logits, coarse to fine, for images of this size.
+
+        Bands that pooling maps to the same band of the features are one level, named by the lowest of them.
+        """
+        seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for level in self.net.levels.of_input(bands(size)):
+            seen.setdefault(tuple(k // self.net.rate for k in level), level)
+        return list(seen.values())

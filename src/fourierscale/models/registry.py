@@ -1,0 +1,183 @@
+"""Models by name: presets that can be overridden, and the weights that ship with the package."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+from torch import nn
+
+from fourierscale.models.classifier import ScaleClassifier, ScaleHead
+from fourierscale.models.scalenet import ScaleNet
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model that :func:`create_model` can build."""
+
+    name: str
+    build: Callable[..., nn.Module]
+    """Builds the model from keyword arguments."""
+    defaults: Mapping[str, Any]
+    """The preset; every entry can be overridden."""
+    description: str
+    fit: str | None = None
+    """How images of any size reach a model of one input size (a mode of the data module); None: as they are."""
+    fit_size: int | None = None
+    citation: str = "Rahman and Yeh, Truly Scale-Equivariant Deep Nets with Fourier Layers, NeurIPS 2023"
+    options: tuple[str, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "options", tuple(inspect.signature(self.build).parameters))
+
+
+_MODELS: dict[str, ModelInfo] = {}
+
+
+def register(info: ModelInfo) -> None:
+    """Add a model to the registry."""
+    _MODELS[info.name] = info
+
+
+def list_models() -> list[str]:
+    """Names that :func:`create_model` knows.
+
+    >>> "scalenet-mnist" in list_models()
+    True
+    """
+    return sorted(_MODELS)
+
+
+def model_info(name: str) -> ModelInfo:
+    """What is known about a model; a wrong name is refused with the nearest one."""
+    if name not in _MODELS:
+        near = difflib.get_close_matches(name, _MODELS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(list_models())}"
+        raise ValueError(f"unknown model {name!r}: {hint}")
+    return _MODELS[name]
+
+
+def create_model(name: str, **overrides: Any) -> nn.Module:
+    """Build a model by name, with random weights; any entry of its preset can be overridden.
+
+    >>> model = create_model("scalenet-tiny", classes=3, head="cumulative")
+    >>> sum(p.numel() for p in model.parameters()) < 100_000
+    True
+    """
+    info = model_info(name)
+    for option in overrides:
+        if option not in info.options:
+            near = difflib.get_close_matches(option, info.options, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(info.options)}"
+            raise ValueError(f"{name} has no option {option!r}: {hint}")
+    return info.build(**{**info.defaults, **overrides})
+
+
+def pretrained_info(name: str) -> dict[str, Any]:
+    """Config and metrics of the weights that ship for a model; see :func:`load_pretrained`."""
+    folder = resources.files("fourierscale") / "weights"
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
+        raise ValueError(f"there are no weights for {name!r}: choose one of {', '.join(have)}, or train it")
+    info: dict[str, Any] = json.loads(path.read_text())
+    return info
+
+
+def load_pretrained(name: str) -> nn.Module:
+    """A trained model, in evaluation mode, from the safetensors file that ships with the package."""
+    try:
+        from safetensors.torch import load
+    except ImportError:
+        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+    info = pretrained_info(name)
+    model = create_model(info["model"], **info["overrides"])
+    data = (resources.files("fourierscale") / "weights" / f"{name}.safetensors").read_bytes()
+    model.load_state_dict(load(data))
+    return model.eval()
+
+
+def build_scale_classifier(
+    in_channels: int = 1,
+    classes: int = 10,
+    widths: Any = (32, 64, 100, 100),
+    resolutions: Any = range(8, 29),
+    kernel_size: Any = 5,
+    pool: Any = 1,
+    reference_size: int | None = None,
+    residual: bool = False,
+    stem: int = 32,
+    activation: str = "relu",
+    norm: Any = "instance",
+    grid: Any = "level",
+    oversample: float = 1.0,
+    pool_kind: Any = "max",
+    pointwise: bool = True,
+    local: bool = True,
+    nested: bool = True,
+    head: Any = "plain",
+    hidden: int = 256,
+    dropout: float = 0.75,
+    cells: int = 2,
+    head_pool: Any = "max",
+) -> ScaleClassifier:
+    """A :class:`ScaleClassifier` from flat options: those of :class:`ScaleNet`, then those of :class:`ScaleHead`."""
+    net = ScaleNet(
+        in_channels,
+        widths,
+        resolutions,
+        kernel_size,
+        pool,
+        reference_size,
+        residual,
+        stem,
+        activation,
+        norm,
+        grid,
+        oversample,
+        pool_kind,
+        pointwise,
+        local,
+        nested,
+    )
+    return ScaleClassifier(
+        net, ScaleHead(net.out_channels, classes, net.out_levels, head, hidden, dropout, cells, head_pool)
+    )
+
+
+register(
+    ModelInfo(
+        "scalenet-mnist",
+        build_scale_classifier,
+        {},
+        "the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
+    )
+)
+register(
+    ModelInfo(
+        "scalenet-stl10",
+        build_scale_classifier,
+        {
+            "in_channels": 3,
+            "widths": (128, 256, 512),
+            "resolutions": range(48, 97, 8),
+            "kernel_size": (7, 5, 5),
+            "pool": (2, 2, 1),
+            "residual": True,
+        },
+        "the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48, 56, ..., 96 pixels",
+    )
+)
+register(
+    ModelInfo(
+        "scalenet-tiny",
+        build_scale_classifier,
+        {"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},
+        "two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
+    )
+)

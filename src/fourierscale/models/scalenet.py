@@ -1,0 +1,134 @@
+"""The paper's network: Fourier layers and scale-equivariant activations, from images to coefficients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from fourierscale import functional as F
+from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.nested import Grid, PoolKind
+from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual
+from fourierscale.nn.checks import positive
+from fourierscale.nn.nested import Norm
+
+
+class ScaleNet(nn.Module):
+    """Scale-equivariant features of an image of any resolution.
+
+    Each block is a Fourier layer and a scale-equivariant activation, the paper's MNIST network. With ``residual``
+    each block is two Fourier layers with an activation between them and a 1x1 shortcut around them, behind a 1x1
+    layer to ``stem`` channels, the paper's STL-10 network.
+
+    Args:
+        in_channels: Channels of the image.
+        widths: Channels of each block.
+        resolutions: Resolutions of the image at which the net is equivariant.
+        kernel_size: Taps per axis, one int or one per block.
+        pool: Pooling at the end of each block, one int or one per block; 1 means none.
+        reference_size: Grid on which one tap is one sample; default: the highest resolution. Behind a pooling it
+            shrinks with the features.
+        residual: Whether blocks are residual.
+        stem: Channels of the 1x1 layer in front of residual blocks.
+        activation: Name of the activation.
+        norm: ``"instance"`` or ``"none"``.
+        grid: ``"level"`` or ``"common"``, where each level is sampled.
+        oversample: Samples per axis relative to that grid.
+        pool_kind: ``"max"`` or ``"average"``.
+        pointwise: Whether each Fourier layer has a 1x1 path beside its kernel, as in the paper.
+        local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
+        nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
+            ablation "w/o scale-equivariant ReLU").
+
+    >>> import torch
+    >>> net = ScaleNet(1, [4, 8], range(8, 17), pool=[1, 2])
+    >>> net(torch.rand(2, 1, 16, 16)).shape
+    torch.Size([2, 8, 7, 7])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        widths: Sequence[int],
+        resolutions: Resolutions,
+        kernel_size: int | Sequence[int] = 5,
+        pool: int | Sequence[int] = 1,
+        reference_size: int | None = None,
+        residual: bool = False,
+        stem: int = 32,
+        activation: str = "relu",
+        norm: Norm = "instance",
+        grid: Grid = "level",
+        oversample: float = 1.0,
+        pool_kind: PoolKind = "max",
+        pointwise: bool = True,
+        local: bool = True,
+        nested: bool = True,
+    ) -> None:
+        super().__init__()
+        if not widths:
+            raise ValueError("widths must name at least one block, got none")
+        self.in_channels = positive(in_channels, "in_channels")
+        self.levels = Levels(resolutions)
+        kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
+        reference = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
+
+        def conv(inputs: int, outputs: int, taps: int, own_pointwise: bool = pointwise) -> nn.Module:
+            if local:
+                return LocalFourierConv2d(inputs, outputs, taps, reference, pointwise=own_pointwise)
+            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), pointwise=own_pointwise)
+
+        def activate(channels: int, window: int = 1) -> nn.Module:
+            return ScaleActivation2d(
+                channels,
+                # Below its lowest level an input is a level of its own: the plain activation.
+                levels if nested else [_broadcast(levels.highest)],
+                activation,
+                norm,
+                grid if nested else "level",
+                oversample,
+                window,
+                pool_kind,
+            )
+
+        levels, channels = self.levels, in_channels
+        blocks: list[nn.Module] = []
+        if residual:
+            blocks.append(nn.Sequential(LocalFourierConv2d(channels, stem, 1, reference), activate(stem)))
+            channels = stem
+        for width, taps, window in zip(widths, kernels, pools, strict=True):
+            layer = conv(channels, width, taps)
+            if residual:
+                body = nn.Sequential(
+                    conv(channels, width, taps, False), activate(width), conv(width, width, taps, False)
+                )
+                layer = ScaleResidual(body, LocalFourierConv2d(channels, width, 1, reference, bias=False))
+            blocks.append(nn.Sequential(layer, activate(width, window)))
+            levels, channels, reference = levels.pooled(window), width, -(-reference // window)
+        self.blocks = nn.Sequential(*blocks)
+        self.out_channels = channels
+        self.out_levels = levels
+        self.rate = math.prod(pools)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images ``(B, C, H, W)`` to coefficients of the features."""
+        if x.ndim != 4 or x.shape[1] != self.in_channels:
+            raise ValueError(
+                f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
+                + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
+            )
+        features: Tensor = self.blocks(F.analyze(x))
+        return features
+
+
+def _per_block(value: int | Sequence[int], widths: Sequence[int], name: str) -> list[int]:
+    values = [value] * len(widths) if isinstance(value, int) else list(value)
+    if len(values) != len(widths):
+        raise ValueError(f"{name} must be one int or one per block ({len(widths)}), got {value!r}")
+    return [positive(v, name) for v in values]
+
+
+def _broadcast(highest: tuple[int, ...]) -> tuple[int, ...]:
+    return highest * 2 if len(highest) == 1 else highest
