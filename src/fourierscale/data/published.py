@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fourierscale.data.errors import CorruptFileError
 
-__all__ = ["Published", "digest_of"]
+__all__ = ["Published", "digest_of", "find"]
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
@@ -45,3 +46,12 @@ class Published:
         got = digest_of(path, algorithm)
         if got != expected:
             raise CorruptFileError(f"{path}: expected {algorithm} {expected}, got {got}; fetch the file again")
+
+
+def find(folder: Path, forms: Sequence[Published]) -> Path | None:
+    """The first of several ``forms`` of one file that ``folder`` holds, byte for byte; None if it holds none."""
+    for form in forms:
+        path = folder / form.name
+        if path.is_file() and form.matches(path):
+            return path
+    return None
