@@ -12,15 +12,23 @@ from fourierscale.data.errors import (
     SourceError,
     UnknownNameError,
 )
+from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
+from fourierscale.data.sources import FileReport, RawImages, get, verify, where
 
 __all__ = [
     "CorruptFileError",
     "DataError",
+    "FileReport",
     "FormatError",
+    "ImageFolder",
     "MissingDataError",
+    "RawImages",
     "SourceError",
     "UnknownNameError",
+    "get",
     "read_idx",
+    "verify",
+    "where",
     "write_idx",
 ]
