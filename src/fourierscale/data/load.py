@@ -48,6 +48,8 @@ class RawImages:
         classes: Class names.
         source: Where the data came from, in words.
         name: The dataset's name.
+        parts: The official parts that are there, in the order of ``images``, and how many images each has; empty where
+            nothing is known of parts.
     """
 
     images: NDArray[np.uint8]
@@ -55,6 +57,7 @@ class RawImages:
     classes: tuple[str, ...]
     source: str
     name: str
+    parts: tuple[tuple[str, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -92,7 +95,8 @@ def _load_idx(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
                 f"{labels_path}: expected labels 0 to {len(dataset.classes) - 1}, got {labels[-1].max()}"
             )
     merged = np.concatenate(images)[:, None]  # (N, 1, H, W)
-    return RawImages(merged, np.concatenate(labels).astype(np.int64), dataset.classes, source, dataset.name)
+    parts = tuple(zip(("train", "test"), map(len, labels), strict=True))
+    return RawImages(merged, np.concatenate(labels).astype(np.int64), dataset.classes, source, dataset.name, parts)
 
 
 def _load_stl10(dataset: Dataset, folder: Path, source: str) -> RawImages:
@@ -102,7 +106,8 @@ def _load_stl10(dataset: Dataset, folder: Path, source: str) -> RawImages:
     images, labels = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
     if len(parts) < len(stl10.PARTS):
         source += f" ({parts[0]} part only)"
-    return RawImages(images, labels, stl10.read_class_names(folder), source, dataset.name)
+    sizes = tuple((part, len(pair[1])) for part, pair in zip(parts, pairs, strict=True))
+    return RawImages(images, labels, stl10.read_class_names(folder), source, dataset.name, sizes)
 
 
 def _load_imagenette(dataset: Dataset, path: Path, source: str) -> RawImages:
