@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, (usage_error, DataError, OSError, ImportError)):
             raise
-        return _mistake(str(error))
+        # a usage error names the option only in its formatted message
+        return _mistake(error.format_message() if isinstance(error, usage_error) else str(error))
     return status if isinstance(status, int) else 0
 
 

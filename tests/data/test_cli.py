@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from small_sets import fake_npm, small_mnist, tar_gz, write_idx_set
 
 from fourierscale.cli import main
+from fourierscale.data.protocols import list_protocols
 from fourierscale.data.registry import DATASETS
 
 
@@ -73,6 +75,11 @@ def test_list_verify_and_where_follow_the_cache(capsys: pytest.CaptureFixture[st
         (["data", "gte"], "gte"),
         (["dta"], "dta"),
         (["data", "get", "kmnist", "--offline"], "no source could supply Kuzushiji-MNIST"),
+        (["data", "show", "mnist-scal"], "no protocol 'mnist-scal': did you mean 'mnist-scale'?"),
+        (["data", "show", "folder:/no/such/folder"], "there is no such folder"),
+        (["data", "show", "mnist-scale", "--size", "64"], "size is for folder:PATH"),
+        (["data", "show", "mnist-scale", "--out", "/no/such/folder/a.png"], "no such folder to write it in"),
+        (["data", "show", "mnist-scale", "--seed", "-1"], "seed"),
     ],
 )
 def test_a_mistake_gives_one_line_and_status_2(
@@ -95,10 +102,54 @@ def test_a_damaged_local_file_gives_one_line_that_names_it(capsys: pytest.Captur
     assert "train-images-idx3-ubyte: not an idx file" in line
 
 
+def test_show_counts_every_split_and_draws_one_row_per_resolution(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_idx_set(tmp_path, train=600, test=100)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "90")
+    assert main(["data", "show", "mnist-scale", "--data-dir", str(tmp_path), "--offline"]) == 0
+    out = capsys.readouterr().out
+    assert "only 700 of 70,000 images are there" in out
+    rows = [line.split() for line in out.splitlines()]
+    train = [int(n) for row in rows if row and row[0] == "train" and len(row) > 2 for n in row[1:]]
+    assert sum(train) == 100
+    assert len(train) == 21
+    assert ["all", "100", "20", "500"] in rows
+    assert sum(len(row) == 2 and len(row[1]) == 64 for row in rows) == 3  # hashes
+    assert "wrote mnist-scale.png" in out
+    with Image.open(tmp_path / "mnist-scale.png") as sheet:
+        assert sheet.mode == "RGB"
+        assert sheet.height > 21 * 84
+
+
+def test_show_draws_a_folder_of_many_classes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(80):
+        path = tmp_path / "photos" / f"class{index % 40}" / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 9), (index, 0, 255)).save(path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "show", "folder:photos", "--size", "8"]) == 0
+    out = capsys.readouterr().out
+    assert "40 classes" in out
+    assert "largest" in out
+    assert (tmp_path / "folder-photos.png").is_file()
+
+
+def test_list_names_every_protocol(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["data", "list"]) == 0
+    out = capsys.readouterr().out
+    assert all(protocol.name in out for protocol in list_protocols())
+    assert "folder:PATH" in out
+
+
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "--help"]) == 0
     out = capsys.readouterr().out
-    assert all(command in out for command in ("list", "get", "verify", "where"))
+    assert all(command in out for command in ("list", "get", "show", "verify", "where"))
 
 
 def test_python_dash_m_is_the_command(cache: Path) -> None:

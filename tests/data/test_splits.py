@@ -77,7 +77,7 @@ def test_splits_of_mnists_shape_have_the_published_hashes() -> None:
         5000: "c13b8d73b7faaac9",
     }
     assert split_hash(assign_resolutions(LABELS[splits["train"]], range(8, 29), seed=0)) == (
-        "0ba4bc064719dfb1546d18ca3113a5a6df2fb290449b075f07e66e76aed474d2"
+        "86d59e69b1c1ba1abd85fbcd67e541ca86dd79eae9c00f464bca54339e80c64e"
     )
 
 

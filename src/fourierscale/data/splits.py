@@ -118,7 +118,9 @@ def assign_resolutions(labels: ArrayLike, resolutions: Sequence[int], seed: int)
         raise ValueError("expected at least one resolution to assign, got none")
     classes = _as_labels(labels)
     order, _ = _by_class(classes, seed, RESOLUTION)
-    deck = np.asarray(resolutions, dtype=np.int64)[random_order(len(resolutions), seed, RESOLUTION, 1)]
+    # sets of different sizes start with different resolutions, so that no resolution is favoured in every split
+    deal = random_order(len(resolutions), seed, RESOLUTION, 1 + len(classes))
+    deck = np.asarray(resolutions, dtype=np.int64)[deal]
     assigned = np.empty(len(classes), dtype=np.int64)
     assigned[order] = deck[np.arange(len(classes)) % len(deck)]
     return assigned
