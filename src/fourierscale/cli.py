@@ -44,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if not isinstance(error, (usage_error, DataError, OSError, ImportError)):
             raise
-        # a usage error names the option only in its formatted message
-        return _mistake(error.format_message() if isinstance(error, usage_error) else str(error))
+        formatted = getattr(error, "format_message", None)  # of a usage error: names the option too
+        return _mistake(str(error) if formatted is None else formatted())
     return status if isinstance(status, int) else 0
 
 
