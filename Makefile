@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-slow test-gpu lint bench docs clean
 
-demo: $(READY)  ## the main job: equivariance of a small net on real digits, beside a plain CNN
-	$(BIN)/python examples/demo.py
+demo: $(READY)  ## the main job: equivariance of a four-layer net on real digits, beside a plain CNN
+	$(BIN)/python examples/equivariance.py --out demo/feature_maps.png
 
 test: lint  ## style, types, tests and every example in the documentation
 	$(BIN)/python -m pytest
@@ -27,7 +27,8 @@ bench: $(READY)  ## matrix product against FFT: where each transform is faster
 	$(BIN)/python benchmarks/transforms.py
 
 docs: $(READY)  ## the documentation as a web site in site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache
