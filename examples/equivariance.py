@@ -9,6 +9,7 @@ downscaled features of the image.
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -32,7 +33,7 @@ def plain_cnn() -> nn.Sequential:
     """Four blocks of circular 5x5 convolution, instance norm and ReLU."""
     blocks = [
         nn.Sequential(nn.Conv2d(a, b, 5, padding=2, padding_mode="circular"), nn.InstanceNorm2d(b), nn.ReLU())
-        for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)
+        for a, b in itertools.pairwise(WIDTHS)
     ]
     return nn.Sequential(*blocks)
 
@@ -41,7 +42,7 @@ def scale_net() -> nn.Sequential:
     """The same four blocks, scale-equivariant: each takes and gives images."""
     blocks = [
         ScaleEquivariant(nn.Sequential(LocalFourierConv2d(a, b, 5, 28), ScaleActivation2d(b, range(8, 29))))
-        for a, b in zip(WIDTHS, WIDTHS[1:], strict=False)
+        for a, b in itertools.pairwise(WIDTHS)
     ]
     return nn.Sequential(*blocks)
 
