@@ -19,7 +19,7 @@ import torch
 
 from fourierscale.functional import analyze, band, grid, synthesize, transform
 
-SIZES = (28, 48, 96, 128, 192, 256, 320, 384, 512, 768, 1024, 1536)
+SIZES = (28, 48, 96, 128, 192, 224, 256, 320, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 NUMBERS = 2**22  # samples per image batch: every size moves the same amount of data
 
 

@@ -98,17 +98,16 @@ def fourier_conv(coeffs: Tensor, spectrum: Tensor) -> Tensor:
         )
     if any(k > limit for k, limit in zip(have, known, strict=True)):
         raise ValueError(f"the spectrum is known up to band {known}, the input has {have}: make it for that size")
+    # Frequencies first, then rows [real parts; imaginary parts] of the batch: one batched product per part of K.
     x = _half_space(coeffs, axes)  # (2, ..., C_in, frequencies)
+    x = x.movedim(tuple(range(-axes, 0)), tuple(range(axes)))  # (frequencies, 2, ..., C_in)
+    rows = x.flatten(axes, -2)  # (frequencies, 2 B, C_in)
     k = _half_space(_even_odd_to_orthonormal(spectrum[corner(have)], axes), axes)
-    x = x.movedim(-axes - 1, -1).movedim(0, -2)  # (..., frequencies, 2, C_in)
-    x = x.movedim(tuple(range(-axes - 2, -2)), tuple(range(axes)))  # (frequencies, ..., 2, C_in)
-    batch = x.shape[axes:-2]
-    x = x.flatten(-2).reshape(*x.shape[:axes], -1, 2 * spectrum.shape[1])  # (frequencies, B, 2 C_in)
-    real, imag = k.movedim((1, 2), (-1, -2))  # each (frequencies, C_in, C_out)
-    matrix = torch.cat([torch.cat([real, imag], -1), torch.cat([-imag, real], -1)], -2)  # acts on rows [re, im]
-    y = (x @ matrix).reshape(*x.shape[:axes], *batch, 2, spectrum.shape[0])
-    y = y.movedim(tuple(range(axes)), tuple(range(-axes - 2, -2)))  # (..., frequencies, 2, C_out)
-    return _from_half_space(y.movedim(-2, 0).movedim(-1, -axes - 1), axes)
+    real, imag = k.movedim((1, 2), (-1, -2)).contiguous()  # each (frequencies, C_in, C_out)
+    by_real, by_imag = (torch.unflatten(rows @ part, -2, x.shape[axes:-1]) for part in (real, imag))
+    (re_re, im_re), (re_im, im_im) = by_real.unbind(axes), by_imag.unbind(axes)
+    y = torch.stack([re_re - im_im, re_im + im_re])  # (2, frequencies, ..., C_out)
+    return _from_half_space(y.movedim(tuple(range(1, axes + 1)), tuple(range(-axes, 0))), axes)
 
 
 def delta_spectrum(weight: Tensor, size: Sequence[int]) -> Tensor:

@@ -172,11 +172,11 @@ def nested_activation(
     def activate(level: Level, x: Tensor) -> Tensor:
         if norm:
             scale, shift = _instance_affine(coeffs[corner(level.reads)], axes, eps)
-            x = x * scale + shift
             if weight is not None:
-                x = x * _per_channel(weight[level.index], axes)
+                scale, shift = (value * _per_channel(weight[level.index], axes) for value in (scale, shift))
             if bias is not None:
-                x = x + _per_channel(bias[level.index], axes)
+                shift = shift + _per_channel(bias[level.index], axes)
+            x = torch.addcmul(shift, x, scale)  # one pass over the samples
         x = activation(x)
         return pool_samples(x, pool, pool_kind, axes) if pool > 1 else x
 
