@@ -18,7 +18,7 @@ from torch import Tensor
 from fourierscale.functional.bands import Size, as_size, band, bands, coefficient_bands, grid, spatial_size
 from fourierscale.functional.constants import constant
 
-FFT_FROM = {"cpu": 224, "cuda": 768}
+FFT_FROM = {"cpu": 224, "cuda": 2304}
 """Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``."""
 
 

@@ -85,7 +85,8 @@ class ScaleHead(nn.Module):
         outputs: Tensor = self.outer(hidden)  # (B, L, classes)
         if self.steps is None:
             return outputs
-        steps = nn.functional.softplus(self.steps)[[self.levels.index(level) for level in levels]][:, None]  # (L, 1)
+        positive_steps = nn.functional.softplus(self.steps)
+        steps = torch.stack([positive_steps[self.levels.index(level)] for level in levels])[:, None]  # (L, 1)
         if self.head == "cumulative":
             return (steps * outputs).cumsum(1)
         total = steps.cumsum(0)
