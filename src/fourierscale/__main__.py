@@ -1,0 +1,7 @@
+"""``python -m fourierscale`` is the command ``fourierscale``."""
+
+import sys
+
+from fourierscale.cli import main
+
+sys.exit(main())

@@ -1,0 +1,59 @@
+"""The command ``fourierscale``.
+
+A user's mistake gives one line on standard error and exit status 2, never a traceback.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status.
+
+    Args:
+        arguments: What follows the program's name; those of the process if not given.
+    """
+    try:
+        import rich  # noqa: F401
+        import typer
+    except ImportError as error:
+        print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[data]'", file=sys.stderr)
+        return 2
+
+    from fourierscale.data.cli import app as data_app
+    from fourierscale.data.errors import DataError
+
+    app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
+    app.callback()(_root)
+    app.add_typer(data_app, name="data")
+    # the ancestors of BadParameter belong to the click that typer itself uses, whether bundled or installed
+    usage_error = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+    try:
+        status = typer.main.get_command(app).main(
+            args=None if arguments is None else list(arguments), prog_name="fourierscale", standalone_mode=False
+        )
+    except typer.Exit as done:
+        return done.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("fourierscale: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if not isinstance(error, (usage_error, DataError, OSError, ImportError)):
+            raise
+        formatted = getattr(error, "format_message", None)  # of a usage error: names the option too
+        return _mistake(str(error) if formatted is None else formatted())
+    return status if isinstance(status, int) else 0
+
+
+def _root() -> None:
+    """Truly scale-equivariant deep nets with Fourier layers."""
+
+
+def _mistake(text: str) -> int:
+    if text:  # empty where no command was given and the help is already on the screen
+        print(f"fourierscale: {' '.join(text.split())}", file=sys.stderr)
+    return 2

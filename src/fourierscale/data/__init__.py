@@ -1,0 +1,70 @@
+"""Real images, verified, at every resolution: sources, splits, scaled datasets and protocols by name.
+
+``import fourierscale.data`` needs numpy and torch alone; Pillow, pooch and the rest are imported by the functions that
+use them.
+"""
+
+from fourierscale.data.augment import Augmentation, get_augmentation, list_augmentations
+from fourierscale.data.batching import ResolutionBatchSampler, make_loader
+from fourierscale.data.errors import (
+    CorruptFileError,
+    DataError,
+    FormatError,
+    MissingDataError,
+    SourceError,
+    UnknownNameError,
+)
+from fourierscale.data.fit import fit_to
+from fourierscale.data.folder import ImageFolder
+from fourierscale.data.idx import read_idx, write_idx
+from fourierscale.data.prepare import ScaledSplits, load_protocol
+from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
+from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
+from fourierscale.data.sources import FileReport, RawImages, get, verify, where
+from fourierscale.data.splits import assign_resolutions, split_hash, stratified_split, subset
+from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
+from fourierscale.data.streamed import StreamedImages
+from fourierscale.data.warp import Warp
+
+__all__ = [
+    "Augmentation",
+    "Batch",
+    "BatchIndices",
+    "CircularShift",
+    "CorruptFileError",
+    "Cutout",
+    "DataError",
+    "FileReport",
+    "FormatError",
+    "HorizontalFlip",
+    "ImageFolder",
+    "MissingDataError",
+    "Protocol",
+    "RandomCrop",
+    "RandomScaling",
+    "RawImages",
+    "ResolutionBatchSampler",
+    "ScaledDataset",
+    "ScaledSplits",
+    "SourceError",
+    "Step",
+    "StreamedImages",
+    "UnknownNameError",
+    "Warp",
+    "assign_resolutions",
+    "find_protocol",
+    "fit_to",
+    "get",
+    "get_augmentation",
+    "list_augmentations",
+    "list_protocols",
+    "load_protocol",
+    "make_loader",
+    "read_idx",
+    "split_hash",
+    "stratified_split",
+    "subset",
+    "verify",
+    "where",
+    "write_idx",
+]

@@ -1,0 +1,189 @@
+"""Any set of images at given resolutions, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from fourierscale.data.augment import Augmentation, get_augmentation
+from fourierscale.data.fit import Fit, fit_to
+from fourierscale.data.splits import assign_resolutions
+from fourierscale.data.streamed import StreamedImages
+from fourierscale.functional import downscale
+from fourierscale.functional.resample import Kind
+
+__all__ = ["Batch", "BatchIndices", "ResolutionMode", "ScaledDataset"]
+
+ResolutionMode: TypeAlias = Literal["one", "every"]
+
+
+class Batch(NamedTuple):
+    """Images of one resolution.
+
+    Attributes:
+        images: ``(B, C, m, m)``, float32.
+        labels: ``(B,)``.
+        resolution: The resolution of the images, whatever size they were then padded to.
+        indices: ``(B,)``, which items of the dataset these are.
+    """
+
+    images: Tensor
+    labels: Tensor
+    resolution: int
+    indices: Tensor
+
+
+class BatchIndices(list[int]):
+    """Items of a batch that know their epoch and number, from which augmentation is drawn; they travel to workers."""
+
+    def __init__(self, items: Iterable[int] = (), epoch: int = 0, number: int = 0) -> None:
+        super().__init__(items)
+        self.epoch, self.number = epoch, number
+
+
+class ScaledDataset(Dataset[tuple[Tensor, int]]):
+    r"""Square images downscaled to given resolutions.
+
+    A batch is made in this order: cut from the stored bytes, divide by 255, augment at the original size, downscale to
+    :math:`m`, augment at that size, fit to a fixed size (if asked), normalise each channel. Padding therefore happens
+    before normalisation: zero is black.
+
+    Args:
+        images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array, or :class:`StreamedImages`.
+        labels: ``(N,)``, the class of each image.
+        resolutions: The resolutions ``m <= n``; a single one for a set at one scale.
+        resolution_mode: ``"one"``: each image has one resolution, fixed by the seed, all equally frequent (see
+            :func:`assign_resolutions`); ``"every"``: each image comes at every resolution, item ``i`` being image
+            ``i % N`` at ``resolutions[i // N]``.
+        kind: How to downscale: ``"ideal"``, ``"gaussian"`` or ``"bicubic"``.
+        fit: Bring every image to ``fit_size``, for models that take one size; see :func:`fit_to`.
+        fit_size: That size; the largest resolution if not given.
+        mean: Subtracted from each channel.
+        std: Each channel is divided by it.
+        augment: An augmentation or the name of one.
+        seed: Decides resolutions and augmentation.
+
+    >>> images = torch.randint(0, 256, (6, 1, 28, 28), dtype=torch.uint8)
+    >>> dataset = ScaledDataset(images, [0, 1, 0, 1, 0, 1], resolutions=[8, 20, 28])
+    >>> sorted(dataset.item_resolutions.tolist())
+    [8, 8, 20, 20, 28, 28]
+    """
+
+    def __init__(
+        self,
+        images: Tensor | NDArray[np.uint8] | StreamedImages,
+        labels: ArrayLike,
+        resolutions: Sequence[int],
+        *,
+        resolution_mode: ResolutionMode = "one",
+        kind: Kind = "ideal",
+        fit: Fit | None = None,
+        fit_size: int | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        augment: Augmentation | str | None = None,
+        seed: int = 0,
+    ) -> None:
+        if isinstance(images, np.ndarray):
+            images = torch.from_numpy(np.require(images, requirements=("C", "W")))  # torch warns of read-only arrays
+        self.images = images
+        classes = np.asarray(labels, dtype=np.int64)
+        self.labels = torch.from_numpy(classes.copy())
+        self.resolutions = tuple(sorted({int(m) for m in resolutions}))
+        self._check_images()
+        if resolution_mode not in get_args(ResolutionMode):
+            raise ValueError(f"expected resolution_mode to be 'one' or 'every', got {resolution_mode!r}")
+        if kind not in get_args(Kind):
+            raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
+        if fit is not None and fit not in get_args(Fit):
+            raise ValueError(f"unknown fit {fit!r}: choose one of {', '.join(get_args(Fit))}")
+        if fit_size is not None and (fit is None or fit_size < self.resolutions[-1]):
+            why = "without fit" if fit is None else f"smaller than resolution {self.resolutions[-1]}"
+            raise ValueError(f"fit_size is {fit_size} {why}: give both, large enough for every resolution")
+        self.resolution_mode, self.kind, self.seed, self.fit = resolution_mode, kind, seed, fit
+        self.fit_size = (fit_size or self.resolutions[-1]) if fit is not None else None
+        self.augment = get_augmentation(augment) if isinstance(augment, str) else augment
+        self.epoch = 0
+        self.mean, self.std = self._per_channel(mean, 0.0), self._per_channel(std, 1.0)
+        if resolution_mode == "one":
+            self.item_resolutions = assign_resolutions(classes, self.resolutions, seed)
+        else:
+            self.item_resolutions = np.repeat(np.array(self.resolutions, dtype=np.int64), len(classes))
+
+    def _check_images(self) -> None:
+        shape, dtype = tuple(self.images.shape), self.images.dtype
+        if len(shape) != 4 or shape[2] != shape[3] or dtype != torch.uint8:
+            raise ValueError(f"expected images as unsigned bytes (N, C, n, n), got {dtype} of shape {shape}")
+        if self.labels.shape != (shape[0],):
+            raise ValueError(f"expected {shape[0]} labels for as many images, got shape {tuple(self.labels.shape)}")
+        if not self.resolutions or not 1 <= self.resolutions[0] <= self.resolutions[-1] <= shape[3]:
+            raise ValueError(f"expected resolutions from 1 to the images' {shape[3]}, got {self.resolutions}")
+
+    def _per_channel(self, values: Sequence[float] | None, default: float) -> Tensor:
+        channels = self.images.shape[1]
+        chosen = [default] * channels if values is None else list(values)
+        if len(chosen) != channels:
+            raise ValueError(f"expected one mean and std for each of {channels} channels, got {len(chosen)}")
+        return torch.tensor(chosen, dtype=torch.float32).view(-1, 1, 1)
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are made."""
+        return self.images.device
+
+    def to(self, device: torch.device | str) -> ScaledDataset:
+        """Move the images there, so that batches are cut and downscaled there; returns the dataset itself."""
+        self.images = self.images.to(device)
+        self.labels, self.mean, self.std = (t.to(device) for t in (self.labels, self.mean, self.std))
+        return self
+
+    def __len__(self) -> int:
+        return len(self.item_resolutions)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """One image ``(C, m, m)`` and its label; augmentation is drawn for ``(seed, self.epoch, index)``."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"item {index} of a dataset of {len(self)}")
+        batch = self.__getitems__(BatchIndices([index % len(self)], self.epoch, index % len(self)))
+        return batch.images[0], int(batch.labels[0])
+
+    def __getitems__(self, indices: Sequence[int]) -> Batch:
+        """A batch of items of one resolution, made by one vectorised call of each operation.
+
+        Augmentation depends on ``(seed, epoch, number of the batch)``, which :class:`BatchIndices` carry.
+        """
+        items = torch.as_tensor(indices, dtype=torch.int64)
+        found = np.unique(self.item_resolutions[items.numpy()])
+        if len(found) != 1:
+            raise ValueError(
+                f"expected items of one resolution in a batch, got {found.tolist()}: use make_loader, or batch size 1"
+            )
+        resolution = int(found[0])
+        stored = (items % len(self.labels)).to(self.device)
+        x = self.images[stored].to(torch.float32) / 255
+        if self.augment is None or not self.augment.steps:
+            x = downscale(x, resolution, self.kind)
+        else:
+            epoch, number = getattr(indices, "epoch", self.epoch), getattr(indices, "number", 0)
+            generator = batch_generator(self.seed, epoch, number)
+            x = downscale(self.augment(x, generator, "image"), resolution, self.kind)
+            x = self.augment(x, generator, "scaled")
+        if self.fit is not None and self.fit_size is not None:
+            x = fit_to(x, self.fit_size, self.fit)
+        return Batch((x - self.mean) / self.std, self.labels[stored], resolution, items.to(self.device))
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """Undo the normalisation of images ``(..., C, m, m)``: black is 0 and white 1 again."""
+        return x * self.std + self.mean
+
+
+def batch_generator(seed: int, epoch: int, number: int) -> torch.Generator:
+    """The generator, on the CPU, from which the augmentation of one batch is drawn."""
+    word = int(np.random.SeedSequence((seed, epoch, number)).generate_state(1, np.uint64)[0])
+    return torch.Generator().manual_seed(word >> 1)  # torch takes signed 64-bit seeds
