@@ -22,7 +22,7 @@ def stripes(count: int, side: int, seed: int, classes: int = 3) -> tuple[np.ndar
     line = 2 * np.pi * np.arange(side) / side
     phase = rng.uniform(0, 2 * np.pi, count)
     wave = 0.5 + 0.3 * np.cos((labels + 1)[:, None] * line + phase[:, None])
-    images = wave[:, None, :, None] + 0.15 * rng.standard_normal((count, 1, side, side))
+    images = wave[:, None, :, None] + 0.05 * rng.standard_normal((count, 1, side, side))
     return (255 * images.clip(0, 1)).astype(np.uint8), labels
 
 

@@ -26,8 +26,8 @@ DROPOUT = 2  # which of the seed's streams; the data module's streams have other
 class ScaleModule(pl.LightningModule):
     """A model, its loss, its optimizer and what is measured on validation images.
 
-    What is drawn at random in an epoch (dropout) depends on ``(seed, epoch, process)`` alone, as the batches and their
-    augmentation do; so a run that was killed and resumed from the end of an epoch goes on as if nothing had happened.
+    What is drawn at random in a step (dropout) depends on ``(seed, epoch, step, process)`` alone, as the batches and
+    their augmentation do; so a run that was killed and resumed from the end of an epoch goes on as if nothing had happened.
 
     Args:
         model: What to train.
@@ -76,11 +76,14 @@ class ScaleModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_epoch_start(self) -> None:
-        """Seed what the epoch draws."""
-        words = (self.config.train.seed, self.current_epoch, self.global_rank, DROPOUT)
-        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 1)
+        """Start the sums of the epoch."""
         self.train_loss.reset()
         self._bad = None
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed what the step draws: between steps the loader may draw too, and not in a resumed run."""
+        words = (self.config.train.seed, self.current_epoch, batch_idx, self.global_rank, DROPOUT)
+        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 1)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch."""
