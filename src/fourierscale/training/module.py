@@ -27,7 +27,8 @@ class ScaleModule(pl.LightningModule):
     """A model, its loss, its optimizer and what is measured on validation images.
 
     What is drawn at random in a step (dropout) depends on ``(seed, epoch, step, process)`` alone, as the batches and
-    their augmentation do; so a run that was killed and resumed from the end of an epoch goes on as if nothing had happened.
+    their augmentation do; so a run that was killed and resumed from the end of an epoch goes on as if nothing
+    had happened.
 
     Args:
         model: What to train.
