@@ -24,12 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[data]'", file=sys.stderr)
         return 2
 
+    from fourierscale.commands import COMMANDS
     from fourierscale.data.cli import app as data_app
     from fourierscale.data.errors import DataError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
     app.callback()(_root)
     app.add_typer(data_app, name="data")
+    for command in COMMANDS:
+        app.command(command.__name__)(command)
     # the ancestors of BadParameter belong to the click that typer itself uses, whether bundled or installed
     usage_error = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
     try:
@@ -42,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("fourierscale: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if not isinstance(error, (usage_error, DataError, OSError, ImportError)):
+        training = sys.modules.get("fourierscale.training.errors")  # imported by the commands that train, not before
+        mistakes = (usage_error, DataError, OSError, *(() if training is None else (training.TrainingError,)))
+        if isinstance(error, ModuleNotFoundError):
+            return _mistake(f"{error.name} is missing: pip install 'fourierscale[train]'")
+        if not isinstance(error, (*mistakes, ImportError)):
             raise
         formatted = getattr(error, "format_message", None)  # of a usage error: names the option too
         return _mistake(str(error) if formatted is None else formatted())

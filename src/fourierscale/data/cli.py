@@ -21,7 +21,7 @@ from fourierscale.data.registry import DATASETS, Dataset
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import contact_sheet
 
-__all__ = ["app"]
+__all__ = ["app", "reporting"]
 
 app = typer.Typer(no_args_is_help=True, help="Get real images, verified, and see what is in the cache.")
 
@@ -74,7 +74,7 @@ def get_dataset(
 ) -> None:
     """Get a dataset from the first source that has it, and say which one that was."""
     started = time.perf_counter()
-    with _reporting() as report:
+    with reporting() as report:
         raw = sources.get(name, data_dir=data_dir, offline=offline, report=report)
     console = Console()
     shape = " x ".join(map(str, raw.images.shape[1:]))
@@ -84,7 +84,7 @@ def get_dataset(
 
 
 @contextmanager
-def _reporting() -> Iterator[sources.Report]:
+def reporting() -> Iterator[sources.Report]:
     """Steps as lines and downloads as bars, on standard error."""
     screen = Console(stderr=True)
     with Progress(
@@ -122,7 +122,7 @@ def show(
     path = out or Path(_file_name(name))
     if not path.resolve().parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no such folder to write it in")
-    with _reporting() as report:
+    with reporting() as report:
         splits = load_protocol(name, data_dir, offline, seed, report, size=size)
     console = Console(highlight=False)
     console.print(f"[bold]{splits.protocol.name}[/bold]: {splits.note}", soft_wrap=True)

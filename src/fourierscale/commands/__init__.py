@@ -1,0 +1,10 @@
+"""The commands of ``fourierscale`` that train and use models, one file each."""
+
+from fourierscale.commands.evaluate import evaluate
+from fourierscale.commands.models import models
+from fourierscale.commands.predict import predict
+from fourierscale.commands.train import train
+
+__all__ = ["COMMANDS"]
+
+COMMANDS = (train, evaluate, predict, models)

@@ -1,0 +1,80 @@
+"""``fourierscale evaluate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourierscale.commands.found import MODEL_HELP, find_model
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    data: Annotated[
+        str | None, typer.Option(help="Protocol or folder:PATH; that of its training if not given.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many test images; 0 means all.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Images that are really downscaled, for Equi-Err.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 256,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Where to write metrics.json and metrics.png.")] = None,
+) -> None:
+    """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows."""
+    import torch
+
+    from fourierscale.commands.show import metrics_table
+    from fourierscale.data import load_protocol
+    from fourierscale.data.cli import reporting
+    from fourierscale.training.evaluate import evaluate as measure
+    from fourierscale.training.picture import draw_metrics
+
+    found = find_model(model)
+    folder = out or found.folder or Path()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    about, trained = found.data, found.info.get("config", {}).get("data", {})
+    own = data is None or data == about["protocol"]
+    with reporting() as report:
+        splits = load_protocol(
+            about["protocol"] if data is None else data,
+            data_dir or (trained.get("data_dir") if own else None),
+            offline,
+            trained.get("seed", 0) if own else 0,
+            report,
+            kind=about["kind"] if own else None,
+            size=trained.get("size") if own else None,
+        )
+    channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
+    if channels != needed or len(splits.classes) != len(about["classes"]):
+        raise typer.BadParameter(
+            f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
+            f"{channels} and {len(splits.classes)}"
+        )
+    try:
+        metrics = measure(
+            found.model,
+            splits,
+            fit=about["fit"],
+            fit_size=about["fit_size"],
+            batch_size=batch_size,
+            limit=limit,
+            sample=sample,
+            device=torch.device(where),
+        )
+    except RuntimeError as error:
+        if "device" not in str(error).lower():
+            raise
+        raise typer.BadParameter(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
+    # what training measured stays as it is beside the weights
+    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    draw_metrics(metrics, folder / "metrics.png", f"{found.info['model']} on {splits.protocol.name}")
+    metrics_table(metrics, found.info["model"])
+    typer.echo(f"wrote {folder / 'metrics.json'} and {folder / 'metrics.png'}")

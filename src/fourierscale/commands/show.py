@@ -1,0 +1,62 @@
+"""Results as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fourierscale.training.paper import paper_rows
+
+__all__ = ["metrics_table"]
+
+
+def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
+    """Print what was measured, beside the paper's rows if it has some for the protocol."""
+    console = Console(highlight=False)
+    table = Table("model", "accuracy", "Scale-Con", "Equi-Err", "ECE", title=str(metrics["protocol"]))
+    for row in paper_rows(str(metrics["protocol"])):
+        table.add_row(
+            f"paper, {row.model}", f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
+        )
+    table.add_section()
+    table.add_row(
+        f"[bold]{name}[/bold]",
+        f"{metrics['accuracy']:.4f} ± {metrics['accuracy_standard_error']:.4f}",
+        f"{_show(metrics['scale_con'])} ± {_show(metrics['scale_con_standard_error'])}",
+        _show(metrics["equi_err"], ".1e"),
+        f"{metrics['ece']:.4f} ({metrics['ece_after_temperature']:.4f})",
+    )
+    table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
+    console.print(table)
+    console.print(_resolutions(metrics, console.width))
+    left_out = metrics["scale_con_left_out"]
+    how = (
+        "all levels from one pass, as checked on real downscaled images"
+        if metrics["levels_from_one_pass"]
+        else ("every resolution really downscaled")
+    )
+    console.print(
+        f"{metrics['images']:,} images; Scale-Con over {metrics['scale_con_images']:,} of them "
+        f"({left_out:,} have the lowest resolution), {how}; Equi-Err over {metrics['equi_err_pairs']:,} pairs of image "
+        f"and resolution; {metrics['seconds']:.0f} s on {metrics['device']}",
+        soft_wrap=True,
+    )
+
+
+def _resolutions(metrics: Mapping[str, Any], width: int) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("resolution", "accuracy", "loss", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    losses = metrics["loss_per_resolution"]
+    for resolution, accuracy in metrics["accuracy_per_resolution"].items():
+        if accuracy is not None:
+            bar = "█" * round(accuracy * max(10, min(40, width - 40)))
+            table.add_row(resolution, f"{accuracy:.4f}", f"{losses[resolution]:.4f}", bar)
+    return table
+
+
+def _show(value: float | None, spec: str = ".4f") -> str:
+    return "-" if value is None else format(value, spec)

@@ -1,0 +1,81 @@
+"""``fourierscale train``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["train"]
+
+
+def train(
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", help="A .toml or .yaml file, or a preset: tiny, mnist-paper, mnist-best."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them.")] = None,
+    data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Weights, order, augmentation, dropout.")] = None,
+    devices: Annotated[str | None, typer.Option(help="How many devices, or their numbers such as 0,1.")] = None,
+    num_nodes: Annotated[int | None, typer.Option(help="How many machines.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="How processes work together, for example ddp.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/NAME-TIME if not given.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
+    ] = False,
+) -> None:
+    """Train a model into a folder that can be resumed, evaluated and loaded."""
+    from fourierscale.training.config import load_config
+
+    given = {
+        "model.name": model,
+        "data.protocol": data,
+        "data.data_dir": data_dir,
+        "train.epochs": epochs,
+        "train.seed": seed,
+        "train.devices": devices,
+        "train.num_nodes": num_nodes,
+        "train.strategy": strategy,
+    }
+    changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
+    if resume:
+        if out is None:
+            raise typer.BadParameter("--resume needs --out, the folder of the run to continue")
+        if config is None and not (out / "config.toml").is_file():
+            raise typer.BadParameter(f"{out} holds no config.toml: there is no run to resume")
+    source = config or (str(out / "config.toml") if resume else "tiny")
+    resolved = load_config(source, changes)
+
+    from fourierscale.commands.show import metrics_table
+    from fourierscale.data.cli import reporting
+    from fourierscale.training import fit
+    from fourierscale.training.picture import draw_metrics
+
+    folder = out or _folder(config or "tiny")
+    main_process = os.environ.get("LOCAL_RANK", "0") == "0"
+    logging.basicConfig(
+        level=logging.INFO if main_process else logging.WARNING, format="%(message)s", stream=sys.stderr
+    )
+    with reporting() as report:
+        metrics = fit(resolved, folder, resume, report=report)
+    if main_process:
+        draw_metrics(metrics, folder / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
+        metrics_table(metrics, resolved.model.name)
+        typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {folder}")
+
+
+def _folder(name: str) -> Path:
+    # processes of one run start moments apart: the first one's choice holds for all
+    stamp = os.environ.setdefault("FOURIERSCALE_RUN", time.strftime("%Y%m%d-%H%M%S"))
+    return Path("runs") / f"{Path(name).stem}-{stamp}"

@@ -1,0 +1,55 @@
+"""Training: losses, configs, checkpoints, evaluation.
+
+>>> from fourierscale.training import load_config
+>>> load_config("mnist-best").loss.hinge
+'pairs'
+
+``fit(load_config("tiny"), "runs/tiny")`` trains; ``load_model("runs/tiny")`` gives the model back.
+"""
+
+from fourierscale.training.config import (
+    Config,
+    DataConfig,
+    EvalConfig,
+    LossConfig,
+    ModelConfig,
+    OptimConfig,
+    TrainConfig,
+    list_presets,
+    load_config,
+)
+from fourierscale.training.datamodule import ScaleDataModule, load_splits
+from fourierscale.training.errors import CheckpointError, ConfigError, NonFiniteLossError, TrainingError
+from fourierscale.training.evaluate import evaluate
+from fourierscale.training.fit import fit
+from fourierscale.training.losses import consistency_hinge, level_cross_entropy, log_odds_hinge, scale_loss
+from fourierscale.training.module import ScaleModule
+from fourierscale.training.weights import load_model, read_info, save_model
+
+__all__ = [
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "EvalConfig",
+    "LossConfig",
+    "ModelConfig",
+    "NonFiniteLossError",
+    "OptimConfig",
+    "ScaleDataModule",
+    "ScaleModule",
+    "TrainConfig",
+    "TrainingError",
+    "consistency_hinge",
+    "evaluate",
+    "fit",
+    "level_cross_entropy",
+    "list_presets",
+    "load_config",
+    "load_model",
+    "load_splits",
+    "log_odds_hinge",
+    "read_info",
+    "save_model",
+    "scale_loss",
+]

@@ -1,0 +1,76 @@
+"""What happens beside training: a log of the epochs that survives a restart."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+
+__all__ = ["EpochLog"]
+
+log = logging.getLogger(__name__)
+COLUMNS = ("epoch", "step", "lr", "loss", "val_loss", "val_acc", "val_scale_con", "seconds")
+
+
+class EpochLog(pl.Callback):
+    """One row per epoch in ``log.csv``; a resumed run drops the rows of epochs that it does again.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._started = 0.0
+        self._validated = -1
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the rows of the epochs that are done."""
+        if trainer.is_global_zero:
+            kept = [row for row in read_log(self.path) if int(row["epoch"]) < trainer.current_epoch]
+            with self.path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS)
+                writer.writeheader()
+                writer.writerows(kept)
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._started = time.perf_counter()
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Remember that this epoch was validated."""
+        self._validated = trainer.current_epoch
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Write the row."""
+        loss = float(pl_module.train_loss.compute())  # type: ignore[operator, union-attr]
+        row: dict[str, Any] = {
+            "epoch": trainer.current_epoch,
+            "step": trainer.global_step,
+            "lr": f"{trainer.optimizers[0].param_groups[0]['lr']:.4g}",
+            "loss": f"{loss:.6g}",
+            "seconds": f"{time.perf_counter() - self._started:.2f}",
+        }
+        if self._validated == trainer.current_epoch:
+            names = ("val_loss", "val_acc", "val_scale_con")
+            metrics = trainer.callback_metrics
+            row |= {name: f"{float(metrics[name]):.6g}" for name in names if name in metrics}
+        if not trainer.is_global_zero:
+            return
+        with self.path.open("a", newline="") as file:
+            csv.DictWriter(file, COLUMNS).writerow(row)
+        shown = ", ".join(f"{name} {row[name]}" for name in COLUMNS[3:] if name in row)
+        log.info("epoch %d of %d: %s", trainer.current_epoch + 1, trainer.max_epochs, shown)
+
+
+def read_log(path: Path) -> list[dict[str, str]]:
+    """The rows of a log, without one that was being written when the process was killed."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [row for row in rows if (row.get("epoch") or "").isdigit() and row.get("seconds")]

@@ -1,0 +1,434 @@
+"""Everything a run depends on, typed, as data: read from TOML or YAML, overridable field by field, saved as TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+
+from fourierscale.data.augment import nearest
+from fourierscale.data.fit import Fit
+from fourierscale.functional.resample import Kind
+from fourierscale.training.errors import ConfigError
+from fourierscale.training.losses import Hinge, LevelSum
+
+__all__ = [
+    "Config",
+    "DataConfig",
+    "EvalConfig",
+    "LossConfig",
+    "ModelConfig",
+    "OptimConfig",
+    "TrainConfig",
+    "list_presets",
+    "load_config",
+]
+
+Schedule: TypeAlias = Literal["step", "onecycle", "cosine", "constant"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which network.
+
+    Attributes:
+        name: A name that ``create_model`` knows.
+        overrides: Options of the model that differ from its preset.
+    """
+
+    name: str = "scalenet-mnist"
+    overrides: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which images.
+
+    Attributes:
+        protocol: A protocol's name, or ``folder:PATH``.
+        data_dir: A folder that may hold the files; looked at first.
+        offline: Try neither mirrors nor npm.
+        seed: Decides splits and resolutions; the published splits have seed 0.
+        kind: How to downscale, if not as the protocol says.
+        train_size: Use only so many training images.
+        size: Side of the images of ``folder:PATH``.
+        augment: Name of the augmentation of the training images.
+        augment_settings: Settings of its steps that differ from their defaults.
+        batch_size: Images in a batch, all of one resolution.
+        workers: Processes that decode images of a folder too large for memory.
+        fit: How images reach a model of one input size, if not as the model says.
+        on_device: Keep the images on the GPU if they fit.
+    """
+
+    protocol: str = "mnist-scale"
+    data_dir: str | None = None
+    offline: bool = False
+    seed: int = 0
+    kind: Kind | None = None
+    train_size: int | None = None
+    size: int | None = None
+    augment: str = "none"
+    augment_settings: dict[str, Any] = field(default_factory=dict)
+    batch_size: int = 128
+    workers: int = 0
+    fit: Fit | None = None
+    on_device: bool = True
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """What is minimised; see ``scale_loss``."""
+
+    hinge: Hinge = "none"
+    weight: float = 0.1
+    margin: float = 0.5
+    levels: LevelSum = "sum"
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """How it is minimised.
+
+    Attributes:
+        name: ``"adamw"`` or ``"adam"``.
+        lr: Highest learning rate.
+        betas: Of Adam.
+        weight_decay: On matrices alone: weights of two axes or more, not norms, biases or steps.
+        schedule: ``"step"``: times ``gamma`` every ``step_size`` epochs; ``"onecycle"``: up over 30 % of the steps,
+            down to almost nothing; ``"cosine"``: linear warm-up, then a cosine to 0; ``"constant"``.
+        step_size: Epochs between two steps.
+        gamma: Factor of a step.
+        warmup: Share of all steps in which the rate of ``"cosine"`` rises.
+        grad_clip: Largest norm of the gradient; 0 means no clipping.
+        ema_decay: If above 0, weights are averaged exponentially with this decay, and the average is what is
+            validated, tested and saved.
+    """
+
+    name: Literal["adamw", "adam"] = "adamw"
+    lr: float = 5e-3
+    betas: tuple[float, float] = (0.9, 0.99)
+    weight_decay: float = 0.03
+    schedule: Schedule = "cosine"
+    step_size: int = 20
+    gamma: float = 0.1
+    warmup: float = 0.15
+    grad_clip: float = 0.0
+    ema_decay: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long, how exactly, and where.
+
+    Attributes:
+        epochs: Passes over the training images.
+        seed: Decides initial weights, order of the batches, augmentation and dropout.
+        precision: ``"32"`` or ``"bf16"`` (mixed).
+        accelerator: As Lightning's Trainer takes it, as ``devices``, ``num_nodes`` and ``strategy``.
+        devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
+        num_nodes: How many machines.
+        strategy: How processes work together, for example ``"ddp"``.
+        compile: Whether to compile the model with ``torch.compile``.
+        validate_every: Epochs between two validations.
+        keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
+        progress: Show a progress bar; ``None`` means where there is a terminal.
+        matmul: Precision of float32 products on GPUs, as ``torch.set_float32_matmul_precision`` takes it.
+    """
+
+    epochs: int = 60
+    seed: int = 0
+    precision: Literal["32", "bf16"] = "32"
+    accelerator: str = "auto"
+    devices: str = "1"
+    num_nodes: int = 1
+    strategy: str = "auto"
+    compile: bool = False
+    validate_every: int = 1
+    keep: Literal["last", "best"] = "last"
+    progress: bool | None = None
+    matmul: Literal["highest", "high", "medium"] = "highest"
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """What is measured when training ends.
+
+    Attributes:
+        limit: At most so many test images, drawn by the seed; 0 means all.
+        sample: Images whose real downscaled passes give Equi-Err and check the levels.
+        batch_size: Images in a batch.
+    """
+
+    limit: int = 0
+    sample: int = 256
+    batch_size: int = 256
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run: six sections, each a table of the config file.
+
+    >>> config = Config().replaced(["optim.lr=3e-3", "model.overrides.head=cumulative"])
+    >>> config.optim.lr, config.model.overrides
+    (0.003, {'head': 'cumulative'})
+    """
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    eval: EvalConfig = field(default_factory=EvalConfig)
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Config:
+        """The config that :meth:`to_dict` described; a field that is left out has its default.
+
+        Raises:
+            ConfigError: A field that does not exist, with the nearest name, or a value of the wrong type.
+        """
+        return typing.cast("Config", _build(cls, data, ""))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain names, numbers and lists."""
+        return typing.cast("dict[str, Any]", _plain(dataclasses.asdict(self)))
+
+    def replaced(self, settings: Iterable[str]) -> Config:
+        """With fields replaced by settings such as ``"optim.lr=3e-3"``; values are written as in TOML."""
+        data = self.to_dict()
+        for setting in settings:
+            path, separator, text = setting.partition("=")
+            keys = [key.strip() for key in path.split(".")]
+            if not separator or not all(keys):
+                raise ConfigError(f"expected a setting such as optim.lr=3e-3, got {setting!r}")
+            table: Any = data
+            for depth, key in enumerate(keys[:-1]):
+                if not isinstance(table, dict) or (key not in table and depth == 0):
+                    raise ConfigError(f"no section {key!r} in the config: {nearest(key, data)}")
+                table = table.setdefault(key, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{'.'.join(keys[:-1])} is a single value and has no field {keys[-1]!r}")
+            table[keys[-1]] = parse_value(text.strip())
+        return type(self).from_dict(data)
+
+    def to_toml(self) -> str:
+        """The config as the text of a TOML file that :func:`load_config` reads back."""
+        return to_toml(self.to_dict())
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it; anything else is a string, ``none`` is nothing.
+
+    >>> parse_value("[1, 2]"), parse_value("true"), parse_value("adam"), parse_value("none")
+    ([1, 2], True, 'adam', None)
+    """
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def list_presets() -> list[str]:
+    """Names of the configs that ship with the package.
+
+    >>> list_presets()
+    ['mnist-best', 'mnist-paper', 'tiny']
+    """
+    folder = resources.files("fourierscale.training") / "presets"
+    return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
+
+
+def load_config(source: str | Path, settings: Iterable[str] = ()) -> Config:
+    """Read a config.
+
+    Args:
+        source: A file that ends in ``.toml``, ``.yaml`` or ``.yml``, or the name of a preset (:func:`list_presets`).
+        settings: Fields to replace; see :meth:`Config.replaced`.
+
+    Raises:
+        ConfigError: No such file or preset, a file that cannot be read, an unknown field, or a wrong value.
+
+    >>> load_config("mnist-paper", ["train.epochs=2"]).train.epochs
+    2
+    """
+    name = str(source)
+    if name in list_presets():
+        text = (resources.files("fourierscale.training") / "presets" / f"{name}.toml").read_text()
+        return Config.from_dict(_parse(text, f"{name}.toml")).replaced(settings)
+    path = Path(source).expanduser()
+    if path.suffix not in (".toml", ".yaml", ".yml"):
+        raise ConfigError(f"no preset {name!r}: {nearest(name, list_presets())}, or give a .toml or .yaml file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(f"cannot read the config {name}: {reason}") from None
+    try:
+        return Config.from_dict(_parse(text, name)).replaced(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _parse(text: str, name: str) -> dict[str, Any]:
+    if name.endswith(".toml"):
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"not TOML: {error}") from None
+    import yaml  # type: ignore[import-untyped, unused-ignore]
+
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"not YAML: {' '.join(str(error).split())}") from None
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ConfigError("expected tables such as model, data and optim at the top of the file")
+    return data
+
+
+def _build(cls: type, data: Any, where: str) -> Any:
+    """A dataclass from plain data, field by field."""
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{where.rstrip('.')} is a table of settings, got {data!r}")
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in data.items():
+        if key not in hints:
+            what = f"field {where}{key}" if where else f"section {key!r}"
+            raise ConfigError(f"no {what} in the config: {nearest(str(key), hints)}")
+        hint = hints[key]
+        if dataclasses.is_dataclass(hint):
+            values[key] = _build(typing.cast(type, hint), value, f"{where}{key}.")
+        else:
+            values[key] = _coerce(value, hint, f"{where}{key}")
+    return cls(**values)
+
+
+def _coerce(value: Any, hint: Any, name: str) -> Any:
+    """A value as the type of its field; numbers may come as text, since YAML reads 1e-3 as text."""
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        inner = [part for part in get_args(hint) if part is not type(None)]
+        return None if value is None else _coerce(value, inner[0], name)
+    if origin is Literal:
+        if str(value) in get_args(hint):
+            return str(value)
+        raise ConfigError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {value!r}")
+    if origin is tuple:
+        parts = get_args(hint)
+        if isinstance(value, (list, tuple)) and len(value) == len(parts):
+            return tuple(_coerce(item, part, name) for item, part in zip(value, parts, strict=True))
+        raise ConfigError(f"{name} must be a list of {len(parts)} numbers, got {value!r}")
+    if origin is dict:
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise ConfigError(f"{name} must be a table, got {value!r}")
+    if hint is bool and isinstance(value, bool):
+        return value
+    if hint is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        return str(value)
+    if hint in (int, float) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+            if hint is float:
+                return number
+            if number.is_integer():
+                return int(number)
+        except (ValueError, OverflowError):
+            pass
+    words = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+    raise ConfigError(f"{name} must be {words.get(hint, hint)}, got {value!r}")
+
+
+def _check(config: Config) -> None:
+    data, optim, train, evaluation = config.data, config.optim, config.train, config.eval
+    for name, value, fine, wanted in (
+        ("data.batch_size", data.batch_size, data.batch_size >= 1, "1 or more"),
+        ("data.workers", data.workers, data.workers >= 0, "0 or more"),
+        ("data.seed", data.seed, data.seed >= 0, "0 or more"),
+        ("loss.weight", config.loss.weight, 0 <= config.loss.weight < math.inf, "0 or more"),
+        ("loss.margin", config.loss.margin, 0 <= config.loss.margin < math.inf, "0 or more"),
+        ("optim.lr", optim.lr, 0 < optim.lr < math.inf, "above 0"),
+        ("optim.betas", optim.betas, all(0 <= beta < 1 for beta in optim.betas), "two numbers from 0 to below 1"),
+        ("optim.weight_decay", optim.weight_decay, 0 <= optim.weight_decay < math.inf, "0 or more"),
+        ("optim.step_size", optim.step_size, optim.step_size >= 1, "1 or more"),
+        ("optim.gamma", optim.gamma, 0 < optim.gamma <= 1, "above 0 and at most 1"),
+        ("optim.warmup", optim.warmup, 0 <= optim.warmup < 1, "at least 0 and below 1"),
+        ("optim.grad_clip", optim.grad_clip, 0 <= optim.grad_clip < math.inf, "0 (no clipping) or more"),
+        ("optim.ema_decay", optim.ema_decay, 0 <= optim.ema_decay < 1, "at least 0 (off) and below 1"),
+        ("train.epochs", train.epochs, train.epochs >= 1, "1 or more"),
+        ("train.seed", train.seed, 0 <= train.seed < 2**32, "from 0 to 2^32 - 1"),
+        ("train.num_nodes", train.num_nodes, train.num_nodes >= 1, "1 or more"),
+        ("train.validate_every", train.validate_every, train.validate_every >= 1, "1 or more"),
+        ("eval.limit", evaluation.limit, evaluation.limit >= 0, "0 (all) or more"),
+        ("eval.sample", evaluation.sample, evaluation.sample >= 1, "1 or more"),
+        ("eval.batch_size", evaluation.batch_size, evaluation.batch_size >= 1, "1 or more"),
+    ):
+        if not fine:
+            raise ConfigError(f"{name} must be {wanted}, got {value}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list, range)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def to_toml(data: Mapping[str, Any]) -> str:
+    """Tables of plain values as TOML; nothing (``None``) is left out.
+
+    >>> print(to_toml({"a": {"b": 1, "c": [1.5, "x"], "d": {}}}), end="")
+    [a]
+    b = 1
+    c = [1.5, "x"]
+    """
+    lines: list[str] = []
+
+    def table(values: Mapping[str, Any], path: tuple[str, ...]) -> None:
+        single = {key: value for key, value in values.items() if not isinstance(value, Mapping) and value is not None}
+        if single and path:
+            lines.extend(["", f"[{'.'.join(map(_key, path))}]"] if lines else [f"[{'.'.join(map(_key, path))}]"])
+        lines.extend(f"{_key(key)} = {_value(value)}" for key, value in single.items())
+        for key, value in values.items():
+            if isinstance(value, Mapping):
+                table(value, (*path, key))
+
+    table(data, ())
+    return "\n".join(lines) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if key and all(c.isascii() and (c.isalnum() or c in "-_") for c in key) else _text(key)
+
+
+def _text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, str):
+        return _text(value)
+    raise ConfigError(f"cannot write {value!r} in a config file: expected text, numbers, lists and tables")

@@ -1,0 +1,107 @@
+"""The images of a run, for Lightning: batches of one resolution, dealt to the processes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from fourierscale.data import (
+    ResolutionBatchSampler,
+    ScaledDataset,
+    ScaledSplits,
+    get_augmentation,
+    load_protocol,
+    make_loader,
+)
+from fourierscale.data.sources import Report
+from fourierscale.models.registry import model_info
+from fourierscale.training.config import Config
+from fourierscale.training.errors import ConfigError
+
+__all__ = ["ScaleDataModule", "load_splits"]
+
+log = logging.getLogger(__name__)
+
+
+def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
+    """The three sets of a config, augmented and fitted as it says."""
+    data, info = config.data, model_info(config.model.name)
+    augment = get_augmentation(data.augment, **data.augment_settings)
+    try:
+        splits = load_protocol(
+            data.protocol,
+            data.data_dir,
+            data.offline,
+            data.seed,
+            report,
+            kind=data.kind,
+            fit=data.fit or info.fit,  # type: ignore[arg-type]
+            fit_size=info.fit_size if (data.fit or info.fit) else None,
+            train_size=data.train_size,
+            augment=augment,
+            size=data.size,
+        )
+    except ValueError as error:  # a combination of settings that the data module refuses
+        raise ConfigError(str(error)) from None
+    splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
+    return splits
+
+
+class ScaleDataModule(pl.LightningDataModule):
+    """Training and validation batches.
+
+    The order of the batches depends on ``(train.seed, epoch)`` alone. With several processes each gets its share of
+    the same batches. On a GPU the images live there, if they fit, and batches are made there.
+
+    Args:
+        splits: The images.
+        config: Batch size, seed, workers.
+    """
+
+    def __init__(self, splits: ScaledSplits, config: Config) -> None:
+        super().__init__()
+        self.splits, self.config = splits, config
+
+    def setup(self, stage: str) -> None:
+        """Move the images to the GPU if they fit into a quarter of what is free there."""
+        if self.trainer is None or not self.config.data.on_device:
+            return
+        device = self.trainer.strategy.root_device
+        if device.type == "cuda":
+            for dataset in (self.splits.train, self.splits.val):
+                _move(dataset, device)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled batches, equally many for every process."""
+        return self._loader(self.splits.train, self.config.data.batch_size, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Batches in order, equally many for every process; the module skips the repeated ones."""
+        return self._loader(self.splits.val, self.config.eval.batch_size, shuffle=False)
+
+    def _loader(self, dataset: ScaledDataset, batch_size: int, shuffle: bool) -> DataLoader[Any]:
+        rank = 0 if self.trainer is None else self.trainer.global_rank
+        world = 1 if self.trainer is None else self.trainer.world_size
+        workers = self.config.data.workers if dataset.device.type == "cpu" else 0
+        return make_loader(dataset, batch_size, shuffle, self.config.train.seed, rank, world, workers, even=True)
+
+
+def batch_count(dataset: ScaledDataset, batch_size: int, world_size: int = 1) -> int:
+    """Batches of an epoch for each of so many processes."""
+    return len(ResolutionBatchSampler(dataset.item_resolutions, batch_size, world_size=world_size, even=True))
+
+
+def _move(dataset: ScaledDataset, device: torch.device) -> None:
+    images = dataset.images
+    if not isinstance(images, Tensor) or images.device == device:
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    if images.numel() <= free // 4:
+        dataset.to(device)
+    else:
+        log.info("%d images of %s stay in main memory: too large for the GPU", len(images), tuple(images.shape[1:]))

@@ -1,0 +1,21 @@
+"""What can go wrong in training, as one small family of exceptions; each text is one sentence for the user."""
+
+from __future__ import annotations
+
+__all__ = ["CheckpointError", "ConfigError", "NonFiniteLossError", "TrainingError"]
+
+
+class TrainingError(Exception):
+    """Base of every error of :mod:`fourierscale.training` that a user can mend."""
+
+
+class ConfigError(TrainingError):
+    """A setting that does not exist or has a value it cannot have."""
+
+
+class CheckpointError(TrainingError):
+    """A checkpoint or a file of weights that cannot be used."""
+
+
+class NonFiniteLossError(TrainingError):
+    """The loss became infinite or NaN."""

@@ -1,0 +1,317 @@
+"""Measure a model on a test set: accuracy, scale consistency, equivariance error, calibration."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
+from fourierscale.data.fit import Fit, fit_to
+from fourierscale.functional import band, downscale
+from fourierscale.functional.resample import Kind
+from fourierscale.metrics import (
+    EquivarianceError,
+    LevelCalibration,
+    LevelLoss,
+    ResolutionAccuracy,
+    ScaleConsistency,
+    fit_temperature,
+    one_pass_levels,
+    shrink_features,
+)
+from fourierscale.testing import Domain
+from fourierscale.training.losses import as_levels, level_cross_entropy
+
+__all__ = ["evaluate"]
+
+log = logging.getLogger(__name__)
+AGREEMENT = 1e-4  # largest difference of logits, relative to the largest logit, at which levels and real passes agree
+TEMPERATURE_IMAGES = 5_000
+
+
+def evaluate(
+    model: nn.Module,
+    splits: ScaledSplits,
+    *,
+    split: Literal["test", "val", "train"] = "test",
+    fit: Fit | None = None,
+    fit_size: int | None = None,
+    batch_size: int = 256,
+    limit: int = 0,
+    sample: int = 256,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    workers: int = 0,
+) -> dict[str, Any]:
+    """Measure a model on a whole split, in single precision.
+
+    Scale-Con needs the loss of every image at every resolution of R below its own. A level of one pass stands for a
+    real downscaled pass only if the two agree on a sample of images; else, and for resolutions that are no level of
+    the model, the images are really downscaled.
+
+    Several processes, if there are, share the work; each gets the result.
+
+    Args:
+        model: Takes images, gives logits ``(B, levels, classes)`` or ``(B, classes)``.
+        splits: The data; its protocol names R.
+        split: What to measure on. One temperature is fitted on validation images.
+        fit: How images reach a model of one input size.
+        fit_size: That size.
+        batch_size: Images in a batch.
+        limit: At most so many images, drawn by the seed; 0 means all.
+        sample: Images whose real downscaled passes give Equi-Err and the check of levels.
+        seed: Draws the sample.
+        device: Where to compute; where the model is if not given.
+        workers: Processes that decode streamed images.
+
+    Returns:
+        Plain numbers, ready for JSON.
+    """
+    started = time.perf_counter()
+    where = torch.device(device) if device is not None else _device_of(model)
+    was_training = model.training
+    model = model.to(where).eval()
+    measured = getattr(splits, split)
+    equivariance = splits.protocol.equivariance
+    run = _Runner(model, _unfitted(measured), splits.protocol.kind, fit, fit_size, where, workers)
+    with torch.inference_mode(), torch.autocast(where.type, enabled=False):
+        chosen = _draw(len(measured), limit, seed)
+        checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
+        validation = _Runner(model, _unfitted(splits.val), splits.protocol.kind, fit, fit_size, where, workers)
+        temperature = validation.temperature(_draw(len(splits.val), TEMPERATURE_IMAGES, seed), batch_size)
+        measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature)
+    model.train(was_training)
+    return {
+        "protocol": splits.protocol.name,
+        "split": split,
+        "source": splits.source,
+        **measures,
+        **checked,
+        "temperature": temperature,
+        "seconds": round(time.perf_counter() - started, 2),
+        "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
+    }
+
+
+class _Runner:
+    """A model on one dataset, whatever the model's input size."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        dataset: ScaledDataset,
+        kind: Kind,
+        fit: Fit | None,
+        fit_size: int | None,
+        device: torch.device,
+        workers: int,
+    ) -> None:
+        self.model, self.dataset, self.kind, self.device, self.workers = model, dataset, kind, device, workers
+        self.fit: Fit | None = fit
+        self.fit_size = fit_size or max(dataset.resolutions)
+        self.mean, self.std = dataset.mean.to(device), dataset.std.to(device)
+        self.domain: Domain = getattr(model, "features_domain", "coefficients")
+
+    def batches(self, chosen: np.ndarray[Any, Any], batch_size: int) -> Iterator[Batch]:
+        """Batches of one resolution, this process's share of them."""
+        rank, world = _processes()
+        sampler = ResolutionBatchSampler(self.dataset.item_resolutions[chosen], batch_size, rank=rank, world_size=world)
+        batches = [chosen[items].tolist() for items in sampler]
+        loader = DataLoader(self.dataset, batch_sampler=batches, collate_fn=_as_is, num_workers=self.workers)
+        for batch in loader:
+            yield Batch(batch.images.to(self.device), batch.labels.to(self.device), batch.resolution, batch.indices)
+
+    def input(self, images: Tensor) -> Tensor:
+        """Normalised images as the model takes them; padding is black, so it comes before normalisation."""
+        if self.fit is None:
+            return images
+        return (fit_to(images * self.std + self.mean, self.fit_size, self.fit) - self.mean) / self.std
+
+    def logits(self, images: Tensor) -> Tensor:
+        """Logits ``(B, levels, classes)``."""
+        return as_levels(self.model(self.input(images))).float()
+
+    def _features(self, images: Tensor) -> Tensor | None:
+        """The final feature map; None for a model that has none to show."""
+        features = getattr(self.model, "features", None)
+        return None if features is None else features(self.input(images)).float()
+
+    def levels(self, resolution: int) -> list[int]:
+        """Names (bands) of the levels of an image; a model without levels has one."""
+        levels_of = getattr(self.model, "levels_of", None)
+        if levels_of is None:
+            return [band(resolution)]
+        return [max(level) for level in levels_of((resolution, resolution))]
+
+    def one_pass(self, resolution: int, equivariance: Sequence[int]) -> dict[int, int]:
+        """Resolutions that have a level; see :func:`one_pass_levels`."""
+        levels_of = getattr(self.model, "levels_of", None)
+        return {} if levels_of is None else one_pass_levels(levels_of, resolution, equivariance)
+
+    def check_levels(
+        self, equivariance: Sequence[int], chosen: np.ndarray[Any, Any], batch_size: int
+    ) -> dict[str, Any]:
+        """Equi-Err on real downscaled passes, and whether their logits agree with the levels of one pass."""
+        error = EquivarianceError().to(self.device)
+        worst, compared = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for batch in self.batches(chosen, batch_size):
+            below = [r for r in equivariance if r < batch.resolution]
+            if not below:
+                continue
+            logits, mapped = self.logits(batch.images), self.one_pass(batch.resolution, equivariance)
+            features = self._features(batch.images)
+            for r in below:
+                small = downscale(batch.images, r, self.kind)
+                of_small = self._features(small)
+                if features is not None and of_small is not None:
+                    ratio = r / batch.resolution
+                    error.update(shrink_features(features, of_small, ratio, self.domain, self.kind, self.fit), of_small)
+                if r in mapped:
+                    real = self.logits(small)[:, -1].double()
+                    difference = (logits[:, mapped[r]].double() - real).abs().max() / real.abs().max().clamp(min=1)
+                    worst = torch.maximum(worst, difference.nan_to_num(math.inf))
+                    compared = compared + 1
+        if dist.is_available() and dist.is_initialized():
+            dist.all_reduce(worst, dist.ReduceOp.MAX)
+            dist.all_reduce(compared)
+        found = error.compute()
+        agrees = compared.item() > 0 and worst.item() <= AGREEMENT
+        return {
+            "equi_err": _number(found["mean"]),
+            "equi_err_max": _number(found["max"]) if found["count"] else None,
+            "equi_err_pairs": int(found["count"]),
+            "level_difference": worst.item() if compared.item() else None,
+            "levels_from_one_pass": agrees,
+        }
+
+    def temperature(self, chosen: np.ndarray[Any, Any], batch_size: int) -> float:
+        """One temperature for the prediction."""
+        logits, labels = [], []
+        for batch in self.batches(chosen, batch_size):
+            logits.append(self.logits(batch.images)[:, -1])
+            labels.append(batch.labels)
+        if dist.is_available() and dist.is_initialized():
+            parts: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(parts, ([t.cpu() for t in logits], [t.cpu() for t in labels]))
+            logits, labels = [t for part in parts for t in part[0]], [t for part in parts for t in part[1]]
+        return fit_temperature(torch.cat(logits), torch.cat(labels))
+
+    def measure(
+        self,
+        equivariance: Sequence[int],
+        chosen: np.ndarray[Any, Any],
+        batch_size: int,
+        one_pass: bool,
+        temperature: float,
+    ) -> dict[str, Any]:
+        """Everything that needs all the images."""
+        resolutions = self.dataset.resolutions
+        levels = sorted({level for resolution in resolutions for level in self.levels(resolution)})
+        accuracy, consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
+        own_loss, level_loss = LevelLoss(resolutions), LevelLoss(levels)
+        calibration = LevelCalibration(levels, temperature=temperature)
+        for metric in (accuracy, consistency, own_loss, level_loss, calibration):
+            metric.to(self.device)
+        for batch in self.batches(chosen, batch_size):
+            logits = self.logits(batch.images)
+            losses = level_cross_entropy(logits, batch.labels)
+            names = self.levels(batch.resolution)[-losses.shape[1] :]
+            accuracy.update(logits[:, -1], batch.labels, batch.resolution)
+            own_loss.update(losses[:, -1:], [batch.resolution])
+            level_loss.update(losses, names)
+            calibration.update(logits, batch.labels, names)
+            consistency.update(*self._all_losses(batch, losses, equivariance, one_pass))
+        right, con, calibrated = accuracy.compute(), consistency.compute(), calibration.compute()
+        loss, per_level = own_loss.compute(), level_loss.compute()
+        mean_loss = (loss["per_level"].nan_to_num() * loss["count"]).sum() / loss["count"].sum()
+        return {
+            "images": int(right["count"].sum()),
+            "accuracy": _number(right["mean"]),
+            "accuracy_standard_error": _binomial_error(right["mean"].item(), int(right["count"].sum())),
+            "accuracy_per_resolution": _table(resolutions, right["per_resolution"]),
+            "loss": _number(mean_loss),
+            "loss_per_resolution": _table(resolutions, loss["per_level"]),
+            "loss_per_level": _table(levels, per_level["per_level"]),
+            "scale_con": _number(con["mean"]),
+            "scale_con_standard_error": _number(con["standard_error"]),
+            "scale_con_images": int(con["count"]),
+            "scale_con_left_out": int(con["left_out"]),
+            "ece": _number(calibrated["prediction"]),
+            "ece_after_temperature": _number(calibrated["scaled"]),
+            "ece_per_level": _table(levels, calibrated["per_level"]),
+        }
+
+    def _all_losses(
+        self, batch: Batch, losses: Tensor, equivariance: Sequence[int], one_pass: bool
+    ) -> tuple[Tensor, list[int]]:
+        """Losses at every resolution below the images' own, then the own; and the column of each resolution."""
+        mapped = self.one_pass(batch.resolution, equivariance) if one_pass else {}
+        columns: list[Tensor] = list(losses[:, :-1].unbind(1))
+        own = len(columns)
+        place: dict[int, int] = {}  # for a model whose levels were checked, a band is all that counts
+        where = []
+        for r in (r for r in equivariance if r < batch.resolution):
+            if r in mapped:
+                level = mapped[r]
+                where.append(-1 if level == own else level)
+                continue
+            key = band(r) if one_pass and self.kind == "ideal" else r
+            if key not in place or not one_pass:
+                small = self.logits(downscale(batch.images, r, self.kind))
+                columns.append(level_cross_entropy(small[:, -1], batch.labels)[:, 0])
+                place[key] = len(columns) - 1
+            where.append(place[key])
+        columns.append(losses[:, -1])
+        last = len(columns) - 1
+        return torch.stack(columns, 1), [last if column == -1 else column for column in where]
+
+
+def _unfitted(dataset: ScaledDataset) -> ScaledDataset:
+    """The dataset at its own resolutions: fitting to a size happens after further downscaling."""
+    plain = copy.copy(dataset)
+    plain.fit = plain.fit_size = plain.augment = None
+    return plain
+
+
+def _draw(count: int, most: int, seed: int) -> np.ndarray[Any, Any]:
+    """All items, or so many of them drawn by the seed, in order."""
+    if most == 0 or most >= count:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(seed).permutation(count)[:most])
+
+
+def _processes() -> tuple[int, int]:
+    if dist.is_available() and dist.is_initialized():
+        return dist.get_rank(), dist.get_world_size()
+    return 0, 1
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+def _number(value: Tensor) -> float | None:
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _table(keys: Sequence[int], values: Tensor) -> dict[str, float | None]:
+    return {str(key): _number(value) for key, value in zip(keys, values, strict=True)}
+
+
+def _binomial_error(share: float, count: int) -> float:
+    return math.sqrt(share * (1 - share) / count) if count else math.nan

@@ -1,0 +1,302 @@
+"""Train a model from a config, into a folder that can be resumed, evaluated and loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
+from pytorch_lightning.loggers import TensorBoardLogger
+from torch import nn
+
+from fourierscale.data import ScaledSplits
+from fourierscale.data.sources import Report
+from fourierscale.models.registry import create_model, model_info
+from fourierscale.training.callbacks import EpochLog
+from fourierscale.training.config import Config, ModelConfig
+from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
+from fourierscale.training.errors import CheckpointError, ConfigError
+from fourierscale.training.evaluate import evaluate
+from fourierscale.training.module import ScaleModule
+from fourierscale.training.weights import save_model, versions
+
+__all__ = ["fit", "resolve_model"]
+
+log = logging.getLogger(__name__)
+LAST = Path("checkpoints") / "last.ckpt"
+BEST = Path("checkpoints") / "best.ckpt"
+
+
+def fit(
+    config: Config,
+    run_dir: str | os.PathLike[str],
+    resume: bool | str | os.PathLike[str] = False,
+    *,
+    splits: ScaledSplits | None = None,
+    report: Report | None = None,
+) -> dict[str, Any]:
+    """Train, evaluate, and write everything into one folder.
+
+    The folder gets ``config.toml`` (resolved), ``log.csv``, ``checkpoints/best.ckpt`` and ``last.ckpt``,
+    ``model.safetensors``, ``model.json`` and ``metrics.json``; with TensorBoard installed, ``tensorboard/``.
+
+    Args:
+        config: Everything the run depends on.
+        run_dir: The folder; it must not hold a run already, unless it is resumed.
+        resume: Continue from ``last.ckpt`` of the folder, or from the checkpoint of this path, to the same result as
+            a run that was never interrupted. Where there is no checkpoint yet, the run starts from its beginning.
+        splits: The images, if they are there already.
+        report: Told about downloads.
+
+    Returns:
+        What :func:`evaluate` measures on the test images.
+
+    Raises:
+        ConfigError: A setting that cannot be.
+        CheckpointError: A checkpoint that cannot be resumed from, or a folder that holds another run.
+        NonFiniteLossError: The loss became infinite or NaN.
+    """
+    root = Path(run_dir).expanduser()
+    first = int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
+    checkpoint = _checkpoint(root, resume)
+    if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
+        raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
+    splits = load_splits(config, report) if splits is None else splits
+    config = resolve_model(config, splits)
+    if checkpoint is not None:
+        _check_checkpoint(checkpoint, config)
+    root.mkdir(parents=True, exist_ok=True)
+    if first:
+        (root / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+
+    torch.set_float32_matmul_precision(config.train.matmul)
+    with _quiet():
+        pl.seed_everything(config.train.seed, verbose=False)
+        model = _create(config)
+        trainer = _trainer(config, root)
+        module = ScaleModule(
+            model,
+            config,
+            batch_count(splits.train, config.data.batch_size, trainer.world_size),
+            splits.val.resolutions,
+            splits.protocol.equivariance,
+        )
+        module.total_batches = batch_count(splits.val, config.eval.batch_size)
+        if config.train.compile:
+            model.compile()
+        started = time.perf_counter()
+        trainer.fit(
+            module,
+            datamodule=ScaleDataModule(splits, config),
+            ckpt_path=None if checkpoint is None else str(checkpoint),
+        )
+        seconds = time.perf_counter() - started
+        if config.train.keep == "best" and (root / BEST).is_file():
+            module.load_state_dict(_read_checkpoint(root / BEST)["state_dict"])
+    device = trainer.strategy.root_device
+    final = _create(config)
+    final.load_state_dict(module.final.state_dict())
+    metrics = evaluate(
+        final.to(device),
+        _on(splits, device) if config.data.on_device else splits,
+        fit=splits.test.fit,
+        fit_size=splits.test.fit_size,
+        batch_size=config.eval.batch_size,
+        limit=config.eval.limit,
+        sample=config.eval.sample,
+        device=device,
+        workers=config.data.workers,
+    )
+    metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
+    if trainer.is_global_zero:
+        save_model(final, root, describe(config, splits, metrics))
+        (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return metrics
+
+
+def resolve_model(config: Config, splits: ScaledSplits) -> Config:
+    """The config with the model's options that follow from the data: classes, channels, resolutions.
+
+    Options that the config names stay as they are. Resolutions are the data's only where the model's own end at
+    another size.
+    """
+    info, overrides = model_info(config.model.name), dict(config.model.overrides)
+    parameters = inspect.signature(info.build).parameters
+
+    def usual(option: str) -> Any:
+        return info.defaults.get(option, parameters[option].default)
+
+    for option, value in (("classes", len(splits.classes)), ("in_channels", int(splits.train.images.shape[1]))):
+        if option in info.options and option not in overrides and usual(option) != value:
+            overrides[option] = value
+    free = "resolutions" in info.options and "resolutions" not in overrides
+    if free and max(usual("resolutions")) != max(splits.protocol.resolutions):
+        overrides["resolutions"] = list(splits.protocol.equivariance)
+    return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
+
+
+def describe(config: Config, splits: ScaledSplits, metrics: dict[str, Any]) -> dict[str, Any]:
+    """What stands beside the weights: enough to build the model, prepare images, and judge it."""
+    protocol = splits.protocol
+    return {
+        "model": config.model.name,
+        "overrides": config.to_dict()["model"]["overrides"],
+        "data": {
+            "protocol": protocol.name,
+            "source": splits.source,
+            "note": splits.note,
+            "hashes": dict(splits.hashes),
+            "classes": list(splits.classes),
+            "channels": int(splits.train.images.shape[1]),
+            "mean": list(protocol.mean),
+            "std": list(protocol.std),
+            "kind": protocol.kind,
+            "resolutions": list(protocol.resolutions),
+            "equivariance": list(protocol.equivariance),
+            "fit": splits.test.fit,
+            "fit_size": splits.test.fit_size,
+        },
+        "config": config.to_dict(),
+        "metrics": metrics,
+        "versions": versions(),
+    }
+
+
+def _create(config: Config) -> nn.Module:
+    try:
+        return create_model(config.model.name, **config.model.overrides)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"cannot build {config.model.name}: {error}") from None
+
+
+def _trainer(config: Config, root: Path) -> pl.Trainer:
+    train = config.train
+    progress = sys.stderr.isatty() if train.progress is None else train.progress
+    callbacks: list[pl.Callback] = [
+        EpochLog(root / "log.csv"),
+        ModelCheckpoint(
+            root / BEST.parent,
+            "best",
+            monitor="val_acc",
+            mode="max",
+            enable_version_counter=False,
+            save_weights_only=True,
+        ),
+        ModelCheckpoint(
+            root / LAST.parent, "last", every_n_epochs=1, save_on_train_epoch_end=True, enable_version_counter=False
+        ),
+    ]
+    if progress:
+        callbacks.append(TQDMProgressBar(refresh_rate=5))
+    devices: Any = train.devices
+    try:
+        if devices.isdigit():
+            devices = int(devices)
+        return pl.Trainer(
+            accelerator=train.accelerator,
+            devices=devices,
+            num_nodes=train.num_nodes,
+            strategy=train.strategy,
+            precision="bf16-mixed" if train.precision == "bf16" else "32-true",
+            max_epochs=train.epochs,
+            gradient_clip_val=config.optim.grad_clip or None,
+            check_val_every_n_epoch=train.validate_every,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+            logger=_logger(root),
+            callbacks=callbacks,
+            enable_progress_bar=progress,
+            enable_model_summary=False,
+            log_every_n_steps=20,
+            default_root_dir=str(root),
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        raise ConfigError(" ".join(str(error).split())) from None
+
+
+def _logger(root: Path) -> TensorBoardLogger | bool:
+    if importlib.util.find_spec("tensorboard") is None:
+        log.info("tensorboard is not installed: metrics go to log.csv alone")
+        return False
+    return TensorBoardLogger(str(root), name="", version="tensorboard")
+
+
+def _checkpoint(root: Path, resume: bool | str | os.PathLike[str]) -> Path | None:
+    if resume is False:
+        return None
+    path = root / LAST if resume is True else Path(resume).expanduser()
+    if path.is_file():
+        return path
+    if resume is True:
+        log.info("%s is not there: the run starts from its beginning", path)
+        return None
+    raise CheckpointError(f"there is no checkpoint {path} to resume from")
+
+
+def _read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of plain values and tensors; nothing is unpickled that could run code."""
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(checkpoint["fourierscale"], dict) and isinstance(checkpoint["state_dict"], dict):
+            return dict(checkpoint)
+    except Exception as error:  # torch, zipfile and pickle raise nearly anything on damaged files
+        log.debug("reading %s: %s", path, error)
+    raise CheckpointError(
+        f"{path} is not a whole checkpoint of this library (cut short, or written by something else): "
+        "resume from another one, or start again in a new folder"
+    )
+
+
+def _check_checkpoint(path: Path, config: Config) -> None:
+    found = _read_checkpoint(path)["fourierscale"]
+    expected = {"model": config.to_dict()["model"], "seed": config.train.seed}
+    for key, value in expected.items():
+        if found.get(key) != value:
+            raise CheckpointError(
+                f"{path} belongs to a run with {key} {found.get(key)}, this one has {value}: "
+                "resume with the config.toml beside it"
+            )
+
+
+def _on(splits: ScaledSplits, device: torch.device) -> ScaledSplits:
+    """The sets that are measured, on a GPU if there is one."""
+    if device.type == "cuda":
+        for dataset in (splits.val, splits.test):
+            if (
+                isinstance(dataset.images, torch.Tensor)
+                and dataset.images.numel() <= torch.cuda.mem_get_info(device)[0] // 4
+            ):
+                dataset.to(device)
+    return splits
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's notes on hardware, workers and folders that hold files already."""
+    loggers = [
+        logging.getLogger(f"pytorch_lightning.{name}") for name in ("utilities.rank_zero", "callbacks", "trainer")
+    ]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
+        for logger in loggers:
+            logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

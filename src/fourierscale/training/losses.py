@@ -1,0 +1,134 @@
+r"""What is minimised: cross entropy at every level, and two penalties on levels that do worse than coarser ones."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["Hinge", "as_levels", "consistency_hinge", "level_cross_entropy", "log_odds_hinge", "scale_loss"]
+
+Hinge: TypeAlias = Literal["none", "batch", "sample", "pairs"]
+"""Which penalty :func:`scale_loss` adds: none, the paper's on batch means or per sample, or the one on log-odds."""
+Reduction: TypeAlias = Literal["mean", "sample"]
+LevelSum: TypeAlias = Literal["sum", "mean"]
+
+
+def as_levels(logits: Tensor) -> Tensor:
+    """Logits as ``(B, levels, classes)``: those of a model without levels, ``(B, classes)``, are one level."""
+    if logits.ndim not in (2, 3):
+        raise ValueError(f"expected logits (batch, levels, classes) or (batch, classes), got {tuple(logits.shape)}")
+    return logits[:, None] if logits.ndim == 2 else logits
+
+
+def level_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    r"""Cross entropy of every image at every level.
+
+    .. math:: \ell_{b,k} = -\log \mathrm{softmax}(\hat y_b[k])_{y_b}
+
+    Args:
+        logits: ``(B, L, classes)``, or ``(B, classes)`` for one level.
+        labels: ``(B,)``.
+
+    Returns:
+        ``(B, L)``.
+
+    >>> level_cross_entropy(torch.zeros(2, 3, 4), torch.tensor([0, 1])).shape
+    torch.Size([2, 3])
+    """
+    logits = as_levels(logits)
+    if labels.shape != logits.shape[:1]:
+        raise ValueError(f"expected {len(logits)} labels for as many images, got shape {tuple(labels.shape)}")
+    return F.cross_entropy(logits.movedim(-1, 1), labels[:, None].expand(-1, logits.shape[1]), reduction="none")
+
+
+def consistency_hinge(losses: Tensor, reduction: Reduction = "mean") -> Tensor:
+    r"""The paper's consistency loss: what each level loses against the next coarser one.
+
+    .. math:: \sum_{k \ge 1} \max(\ell_k - \ell_{k-1}, 0)
+
+    Args:
+        losses: ``(B, L)`` of :func:`level_cross_entropy`, coarse to fine.
+        reduction: ``"mean"``: on the losses' means over the batch, as in the published code; ``"sample"``: on those
+            of each image, then the mean over the batch.
+
+    >>> losses = torch.tensor([[1.0, 2.0], [3.0, 1.0]])
+    >>> consistency_hinge(losses).item(), consistency_hinge(losses, "sample").item()
+    (0.0, 0.5)
+    """
+    if reduction not in get_args(Reduction):
+        raise ValueError(f"unknown reduction {reduction!r}: choose one of {', '.join(get_args(Reduction))}")
+    if reduction == "mean":
+        return losses.mean(0).diff().clamp(min=0).sum()
+    return losses.diff(dim=1).clamp(min=0).sum(1).mean()
+
+
+def log_odds_hinge(logits: Tensor, labels: Tensor, margin: float = 0.5) -> Tensor:
+    r"""A penalty on every pair of levels whose finer one is not ahead by a margin in log-odds of the true class.
+
+    .. math::
+        u_k = z_k[y] - \log \sum_{c \ne y} e^{z_k[c]}, \qquad
+        \sum_{k \ge 1} \operatorname{mean}_{j < k} \max(u_j - u_k + m, 0)
+
+    Log-odds do not saturate where losses of easy images are all near zero.
+
+    Args:
+        logits: ``(B, L, classes)``, coarse to fine.
+        labels: ``(B,)``.
+        margin: By how much a level has to be ahead of every coarser one.
+
+    Returns:
+        The mean over the batch.
+
+    >>> log_odds_hinge(torch.zeros(1, 2, 10), torch.tensor([3]), margin=0.5).item()
+    0.5
+    """
+    logits = as_levels(logits)
+    count = logits.shape[1]
+    true = F.one_hot(labels, logits.shape[-1]).bool()[:, None]  # (B, 1, classes)
+    others = logits.masked_fill(true, -torch.inf).logsumexp(-1)
+    odds = logits.masked_fill(~true, 0).sum(-1) - others  # (B, L)
+    # [j, k] of each image: how far level j is ahead of the finer level k
+    ahead = (odds[:, :, None] - odds[:, None, :] + margin).clamp(min=0)
+    coarser = torch.arange(count, device=odds.device)
+    weight = torch.ones(count, count, dtype=odds.dtype, device=odds.device).triu(1) / coarser.clamp(min=1)
+    return (ahead * weight).sum((1, 2)).mean()
+
+
+def scale_loss(
+    logits: Tensor,
+    labels: Tensor,
+    hinge: Hinge = "none",
+    weight: float = 0.1,
+    margin: float = 0.5,
+    levels: LevelSum = "sum",
+) -> Tensor:
+    r"""What training minimises: cross entropy over the levels plus a weighted penalty.
+
+    .. math:: \sum_k \operatorname{mean}_b \ell_{b,k} + \lambda \cdot \text{hinge}
+
+    Args:
+        logits: ``(B, L, classes)``, or ``(B, classes)`` for one level.
+        labels: ``(B,)``.
+        hinge: The penalty; see :data:`Hinge`.
+        weight: Its weight.
+        margin: Of the penalty on log-odds.
+        levels: ``"sum"`` of the levels' cross entropies, or their ``"mean"``.
+
+    >>> scale_loss(torch.zeros(1, 2, 1), torch.tensor([0]), hinge="batch").item()
+    0.0
+    """
+    if hinge not in get_args(Hinge):
+        raise ValueError(f"unknown hinge {hinge!r}: choose one of {', '.join(get_args(Hinge))}")
+    if levels not in get_args(LevelSum):
+        raise ValueError(f"levels must be one of {', '.join(get_args(LevelSum))}, got {levels!r}")
+    losses = level_cross_entropy(logits, labels)
+    means = losses.mean(0)
+    total = means.sum() if levels == "sum" else means.mean()
+    if hinge == "none" or losses.shape[1] < 2:
+        return total
+    if hinge == "pairs":
+        return total + weight * log_odds_hinge(logits, labels, margin)
+    return total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")

@@ -1,0 +1,154 @@
+"""One training step and one validation, for Lightning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torchmetrics import MeanMetric
+
+from fourierscale.data import Batch
+from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
+from fourierscale.training.config import Config
+from fourierscale.training.errors import NonFiniteLossError
+from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
+from fourierscale.training.optim import lr_factor, make_optimizer
+
+__all__ = ["ScaleModule"]
+
+DROPOUT = 2  # which of the seed's streams; the data module's streams have other lengths
+
+
+class ScaleModule(pl.LightningModule):
+    """A model, its loss, its optimizer and what is measured on validation images.
+
+    What is drawn at random in a step (dropout) depends on ``(seed, epoch, step, process)`` alone, as the batches and
+    their augmentation do; so a run that was killed and resumed from the end of an epoch goes on as if nothing
+    had happened.
+
+    Args:
+        model: What to train.
+        config: Loss, optimizer, schedule, seed.
+        steps_per_epoch: Batches of this process in an epoch.
+        resolutions: Resolutions of the validation images.
+        equivariance: The set R.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: Config,
+        steps_per_epoch: int,
+        resolutions: tuple[int, ...],
+        equivariance: tuple[int, ...],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.config = config
+        self.steps_per_epoch = steps_per_epoch
+        self.equivariance = equivariance
+        decay = config.optim.ema_decay
+        self.average: AveragedModel | None = None
+        if decay > 0:
+            follow = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
+            self.average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
+            self.average.requires_grad_(False)
+        self.train_loss, self.val_loss = MeanMetric(), MeanMetric()
+        self.accuracy, self.consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
+        self.total_batches: int | None = None  # of the validation set, in all processes
+        self._bad: Tensor | None = None
+        self._columns: dict[int, list[int]] = {}
+
+    @property
+    def final(self) -> nn.Module:
+        """The model that is validated, tested and saved: the average of the weights, if there is one."""
+        return self.model if self.average is None else self.average.module
+
+    def configure_optimizers(self) -> Any:
+        """Optimizer and schedule of the config."""
+        optimizer = make_optimizer(self.model, self.config.optim)
+        per_epoch, optim = self.steps_per_epoch, self.config.optim
+        steps = per_epoch * self.config.train.epochs
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, steps, per_epoch, optim))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_epoch_start(self) -> None:
+        """Start the sums of the epoch."""
+        self.train_loss.reset()
+        self._bad = None
+
+    def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
+        """Seed what the step draws: between steps the loader may draw too, and not in a resumed run."""
+        words = (self.config.train.seed, self.current_epoch, batch_idx, self.global_rank, DROPOUT)
+        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 1)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The loss of one batch."""
+        loss_of = self.config.loss
+        logits = self.model(batch.images).float()
+        loss = scale_loss(logits, batch.labels, loss_of.hinge, loss_of.weight, loss_of.margin, loss_of.levels)
+        self._watch(loss.detach(), batch_idx, batch.resolution)
+        self.train_loss.update(loss.detach(), len(batch.labels))
+        self.log("loss", loss.detach(), prog_bar=True, batch_size=len(batch.labels))
+        return loss
+
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Follow the weights with their average."""
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    def _watch(self, loss: Tensor, step: int, resolution: int) -> None:
+        """Remember the first loss that is not finite; look at it now and then, for looking stops a GPU."""
+        here = torch.tensor([step, resolution], device=loss.device)
+        none = torch.full_like(here, -1) if self._bad is None else self._bad
+        self._bad = torch.where((none[0] < 0) & ~loss.isfinite(), here, none)
+        if loss.device.type == "cpu" or step % 20 == 19 or step + 1 == self.steps_per_epoch:
+            first, size = self._bad.tolist()
+            if first >= 0:
+                raise NonFiniteLossError(
+                    f"the loss became infinite or NaN in epoch {self.current_epoch}, step {first}, at resolution "
+                    f"{size}: lower optim.lr (now {self.config.optim.lr:g}) or set optim.grad_clip=1, then continue "
+                    "with --resume from the last good checkpoint"
+                )
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last validation."""
+        for metric in (self.val_loss, self.accuracy, self.consistency):
+            metric.reset()
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+        """Measure one batch, all levels from one pass."""
+        if self.total_batches is not None:
+            number = self.global_rank + batch_idx * self.trainer.world_size
+            if number >= self.total_batches:  # repeated so that every process has equally many
+                return
+        logits = as_levels(self.final(batch.images)).float()
+        losses = level_cross_entropy(logits, batch.labels)
+        self.val_loss.update(losses[:, -1].mean(), len(losses))
+        self.accuracy.update(logits[:, -1], batch.labels, batch.resolution)
+        self.consistency.update(losses, self._below(batch.resolution))
+
+    def on_validation_epoch_end(self) -> None:
+        """Log what matters."""
+        self.log("val_loss", self.val_loss.compute())
+        self.log("val_acc", self.accuracy.compute()["mean"].float(), prog_bar=True)
+        consistency = self.consistency.compute()
+        if consistency["count"] > 0:
+            self.log("val_scale_con", consistency["mean"].float(), prog_bar=True)
+
+    def _below(self, resolution: int) -> list[int]:
+        """The levels that stand for the resolutions below; of those that have none nothing is said here."""
+        levels_of = getattr(self.model, "levels_of", None)
+        if resolution not in self._columns:
+            mapped = {} if levels_of is None else one_pass_levels(levels_of, resolution, self.equivariance)
+            self._columns[resolution] = list(mapped.values())
+        return self._columns[resolution]
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say which run this is, in plain values, so that a checkpoint loads without unpickling code."""
+        config = self.config.to_dict()
+        checkpoint["fourierscale"] = {"model": config["model"], "seed": self.config.train.seed}

@@ -1,0 +1,41 @@
+"""A picture of what :func:`~fourierscale.training.evaluate.evaluate` measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fourierscale.functional import grid
+
+__all__ = ["draw_metrics"]
+
+
+def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> None:
+    """Draw accuracy and loss over resolution, and the loss of every level, into a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    accuracy, loss = _points(metrics["accuracy_per_resolution"]), _points(metrics["loss_per_resolution"])
+    left.plot(*accuracy, marker="o", markersize=4, color="#1f5fa8")
+    left.axhline(metrics["accuracy"], linestyle="--", linewidth=1, color="#888888")
+    left.annotate(f"mean {metrics['accuracy']:.4f}", (accuracy[0][0], metrics["accuracy"]), fontsize=8, va="bottom")
+    left.set(xlabel="resolution of the image", ylabel="accuracy")
+    right.plot(*loss, marker="o", markersize=4, color="#b5482a", label="prediction, by resolution")
+    levels = _points({str(grid(int(band))): value for band, value in metrics["loss_per_level"].items()})
+    if len(levels[0]) > 1:
+        right.plot(*levels, marker="s", markersize=3, color="#3a8f5c", label="every level, all images that have it")
+        right.legend(frameon=False, fontsize=8)
+    right.set(xlabel="resolution", ylabel="cross entropy", yscale="log")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=150)
+
+
+def _points(table: Mapping[str, float | None]) -> tuple[list[int], list[float]]:
+    pairs = [(int(key), value) for key, value in table.items() if value is not None]
+    return [key for key, _ in pairs], [value for _, value in pairs]

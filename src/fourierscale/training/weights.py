@@ -1,0 +1,111 @@
+"""Trained models as files: ``model.safetensors`` with the weights and ``model.json`` with everything else."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import fourierscale
+from fourierscale.models.registry import create_model
+from fourierscale.training.errors import CheckpointError
+
+__all__ = ["load_model", "read_info", "save_model", "versions"]
+
+WEIGHTS, INFO = "model.safetensors", "model.json"
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes, for the record of a run."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version(), "fourierscale": fourierscale.__version__, "torch": torch.__version__}
+    for name in ("pytorch-lightning", "torchmetrics", "safetensors"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def save_model(model: nn.Module, folder: str | os.PathLike[str], info: Mapping[str, Any]) -> Path:
+    """Write the weights and their description into a folder; returns the path of the weights.
+
+    Args:
+        model: What to save.
+        folder: Made if it is not there.
+        info: Names the ``model`` and its ``overrides``, from which :func:`load_model` builds it again.
+    """
+    from safetensors.torch import save
+
+    if "model" not in info or "overrides" not in info:
+        raise ValueError("expected the model's name and its overrides in the description of the weights")
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    _write(root / WEIGHTS, save(state))
+    _write(root / INFO, (json.dumps(info, indent=2) + "\n").encode())
+    return root / WEIGHTS
+
+
+def read_info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The description of saved weights: model, overrides, data, config, metrics, versions.
+
+    Args:
+        path: A run's folder, or a ``.safetensors`` file with its ``.json`` beside it.
+    """
+    file = _files(path)[1]
+    try:
+        info = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(info["model"], str) or not isinstance(info["overrides"], dict):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CheckpointError(f"{file} does not describe a model of this library: train again, or mend it") from None
+    return dict(info)
+
+
+def load_model(path: str | os.PathLike[str]) -> nn.Module:
+    """A trained model, in evaluation mode, from a run's folder or a ``.safetensors`` file; nothing is unpickled.
+
+    Raises:
+        CheckpointError: No weights there, or damaged ones, or those of another model.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    weights, _ = _files(path)
+    info = read_info(path)
+    try:
+        model = create_model(info["model"], **info["overrides"])
+        model.load_state_dict(load(weights.read_bytes()))
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{weights} is not a whole safetensors file ({error}): copy or train it again") from None
+    except (RuntimeError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CheckpointError(f"{weights} does not hold the weights of {info['model']} ({reason})") from None
+    return model.eval()
+
+
+def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    root = Path(path).expanduser()
+    files = (root / WEIGHTS, root / INFO) if root.is_dir() else (root, root.with_suffix(".json"))
+    if files[0].suffix != ".safetensors" or not files[0].is_file():
+        if root.is_dir():
+            raise CheckpointError(f"{root} holds no {WEIGHTS}: it is no finished run; finish it with --resume")
+        raise CheckpointError(f"{root} is neither a run's folder nor a .safetensors file")
+    if not files[1].is_file():
+        raise CheckpointError(f"{files[1]} is missing: it says which model the weights beside it belong to")
+    return files
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of it or nothing, even if the process is killed."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)

@@ -1,0 +1,238 @@
+"""A whole run: what it learns, what it writes, what it refuses, and that a killed one ends as if nothing happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_runs import small_config, small_splits
+
+from fourierscale import create_model
+from fourierscale.training import (
+    CheckpointError,
+    ConfigError,
+    NonFiniteLossError,
+    fit,
+    load_config,
+    load_model,
+    read_info,
+)
+from fourierscale.training.callbacks import read_log
+from fourierscale.training.optim import parameter_groups
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return folder, fit(small_config("train.epochs=8"), folder, splits=small_splits())
+
+
+def test_a_run_learns_and_writes_all_its_files(run: tuple[Path, dict]) -> None:
+    folder, metrics = run
+    assert metrics["accuracy"] > 0.8
+    assert metrics["images"] == 60
+    assert metrics["equi_err"] < 1e-11
+    assert metrics["levels_from_one_pass"]
+    assert metrics["level_difference"] < 1e-4
+    assert json.loads((folder / "metrics.json").read_text()) == metrics
+    rows = read_log(folder / "log.csv")
+    assert [int(row["epoch"]) for row in rows] == list(range(8))
+    assert float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    assert all(row["val_scale_con"] for row in rows)
+    for name in ("checkpoints/best.ckpt", "checkpoints/last.ckpt", "tensorboard"):
+        assert (folder / name).exists()
+    saved = load_config(folder / "config.toml")
+    assert saved.model.overrides["classes"] == 3
+    assert saved.model.overrides["resolutions"] == [8, 10, 12]
+    info = read_info(folder)
+    assert info["data"]["classes"] == ["one", "two", "three"]
+    assert info["versions"]["torch"] == torch.__version__
+
+
+def test_a_saved_model_gives_the_measured_predictions(run: tuple[Path, dict]) -> None:
+    folder, metrics = run
+    model, splits = load_model(folder), small_splits()
+    right = 0
+    for item in range(60):
+        image, label = splits.test[item]
+        right += int(model(image[None])[0, -1].argmax()) == label
+    assert right / 60 == pytest.approx(metrics["accuracy"])
+    again = load_model(folder / "model.safetensors")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_a_finished_run_is_not_overwritten(run: tuple[Path, dict]) -> None:
+    with pytest.raises(CheckpointError, match="holds a run already: continue it with --resume"):
+        fit(small_config(), run[0], splits=small_splits())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "pickle", "other model"])
+def test_a_checkpoint_that_cannot_be_used_is_one_sentence(run: tuple[Path, dict], tmp_path: Path, damage: str) -> None:
+    good = run[0] / "checkpoints" / "last.ckpt"
+    path = tmp_path / "bad.ckpt"
+    config, text = small_config(), "is not a whole checkpoint of this library"
+    if damage == "truncated":
+        path.write_bytes(good.read_bytes()[:-1000])
+    elif damage == "foreign":
+        torch.save({"state_dict": {}, "epoch": 3}, path)
+    elif damage == "pickle":
+        torch.save({"fourierscale": create_model("scalenet-tiny"), "state_dict": {}}, path)
+    else:
+        path.write_bytes(good.read_bytes())
+        config, text = small_config("model.overrides.hidden=9"), "belongs to a run with model"
+    with pytest.raises(CheckpointError, match=text) as error:
+        fit(config, tmp_path / "run", resume=path, splits=small_splits())
+    assert "\n" not in str(error.value)
+
+
+def test_weights_that_cannot_be_used_are_one_sentence(run: tuple[Path, dict], tmp_path: Path) -> None:
+    content, info = (run[0] / "model.safetensors").read_bytes(), (run[0] / "model.json").read_text()
+    weights, description = tmp_path / "model.safetensors", tmp_path / "model.json"
+    with pytest.raises(CheckpointError, match=r"holds no model\.safetensors"):
+        load_model(tmp_path)
+    with pytest.raises(CheckpointError, match="neither a run's folder nor"):
+        load_model(tmp_path / "nothing")
+    weights.write_bytes(content[:-5])
+    with pytest.raises(CheckpointError, match="is missing"):
+        load_model(tmp_path)
+    description.write_text(info)
+    with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
+        load_model(tmp_path)
+    weights.write_bytes(content)
+    description.write_text(info.replace('"hidden": 8', '"hidden": 9', 1))
+    with pytest.raises(CheckpointError, match="does not hold the weights of scalenet-tiny"):
+        load_model(weights)
+    description.write_text("[]")
+    with pytest.raises(CheckpointError, match="does not describe a model"):
+        load_model(weights)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fourierscale.training import module
+
+    loss, calls = module.scale_loss, []
+
+    def broken(*arguments: object) -> torch.Tensor:
+        calls.append(1)
+        return loss(*arguments) * (float("nan") if len(calls) == 18 else 1)
+
+    monkeypatch.setattr(module, "scale_loss", broken)
+    with pytest.raises(NonFiniteLossError, match=r"in epoch 1, step 2, at resolution \d+: lower optim\.lr") as error:
+        fit(small_config(), tmp_path, splits=small_splits())  # 15 batches an epoch
+    assert "\n" not in str(error.value)
+    state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
+    assert state["epoch"] == 0
+    assert all(value.isfinite().all() for value in state["state_dict"].values())
+
+
+def test_averaged_weights_are_what_is_saved(tmp_path: Path) -> None:
+    fit(small_config("optim.ema_decay=0.9", "optim.grad_clip=1", "train.epochs=1"), tmp_path, splits=small_splits())
+    state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    saved = load_file(tmp_path / "model.safetensors")
+    name = "head.inner.1.weight"
+    assert torch.equal(saved[name], state[f"average.module.{name}"])
+    assert not torch.equal(saved[name], state[f"model.{name}"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["train.precision=bf16", "optim.name=adam", "optim.schedule=onecycle", "train.keep=best"],
+        ["train.validate_every=2", "optim.schedule=step", "optim.step_size=1", "loss.hinge=sample", "loss.levels=mean"],
+    ],
+)
+def test_options_train_too(tmp_path: Path, settings: list[str]) -> None:
+    metrics = fit(small_config(*settings), tmp_path, splits=small_splits(augment="warp"))
+    assert 0 <= metrics["accuracy"] <= 1
+    validated = [bool(row["val_acc"]) for row in read_log(tmp_path / "log.csv")]
+    assert validated == ([False, True] if settings[0].startswith("train.validate") else [True, True])
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [
+        ("model.overrides.widhts=[3]", "did you mean 'widths'"),
+        ("model.overrides.dropout=2", "dropout must be"),
+        ("train.accelerator=abacus", "abacus"),
+        ("train.strategy=magic", "magic"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_sentence(tmp_path: Path, setting: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as error:
+        fit(small_config(setting), tmp_path, splits=small_splits())
+    assert "\n" not in str(error.value)
+
+
+def test_weight_decay_is_on_matrices_alone() -> None:
+    model = create_model("scalenet-tiny", head="temperature")
+    decayed, free = parameter_groups(model, 0.1)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    kinds = {names[id(parameter)].split(".")[-1] for parameter in decayed["params"]}
+    assert kinds == {"weight", "pointwise"}
+    assert len(decayed["params"]) == 2 * 2 + 2
+    assert "head.steps" in {names[id(parameter)] for parameter in free["params"]}
+    assert "net.blocks.0.1.weight" in {names[id(parameter)] for parameter in free["params"]}  # a norm, two axes
+    assert free["weight_decay"] == 0
+    assert len(decayed["params"]) + len(free["params"]) == len(names)
+
+
+CHILD = """
+    import sys, time
+    sys.path.insert(0, {tests!r})
+    import torch
+    torch.set_num_threads(1)
+    from small_runs import small_config, small_splits
+    from fourierscale.training import fit, module
+    step = module.ScaleModule.training_step
+    def slow(self, batch, index):
+        if self.current_epoch == 2 and index == 4:
+            print("here", flush=True)
+            time.sleep(60)
+        return step(self, batch, index)
+    module.ScaleModule.training_step = slow
+    fit(small_config(*{settings!r}), {folder!r}, splits=small_splits(augment="warp"))
+"""
+
+
+def test_a_run_killed_in_an_epoch_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
+    settings = ["train.epochs=4", "optim.ema_decay=0.9", "model.overrides.dropout=0.5"]
+    config, whole, killed = small_config(*settings), tmp_path / "whole", tmp_path / "killed"
+    script = CHILD.format(tests=str(Path(__file__).parent), settings=settings, folder=str(killed))
+    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
+    expected = fit(config, whole, splits=small_splits(augment="warp"))
+    assert child.stdout is not None
+    assert child.stdout.readline() == "here\n"
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait(timeout=20) == -signal.SIGKILL
+    child.stdout.close()
+    assert not (killed / "model.safetensors").exists()
+    assert len(read_log(killed / "log.csv")) == 2
+
+    resumed = fit(config, killed, resume=True, splits=small_splits(augment="warp"))
+    for folder in (whole, killed):
+        assert [row["epoch"] for row in read_log(folder / "log.csv")] == ["0", "1", "2", "3"]
+    timed = {"seconds", "train_seconds"}
+    assert {k: v for k, v in resumed.items() if k not in timed} == {k: v for k, v in expected.items() if k not in timed}
+    a, b = load_file(whole / "model.safetensors"), load_file(killed / "model.safetensors")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    rows = [[{k: row[k] for k in row if k != "seconds"} for row in read_log(f / "log.csv")] for f in (whole, killed)]
+    assert rows[0] == rows[1]
+
+
+def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: Path) -> None:
+    started = time.perf_counter()
+    fit(small_config("train.epochs=1"), tmp_path, resume=True, splits=small_splits())
+    assert time.perf_counter() - started < 60
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        fit(small_config(), tmp_path, resume=tmp_path / "none.ckpt", splits=small_splits())
