@@ -136,6 +136,7 @@ class TrainConfig:
         num_nodes: How many machines.
         strategy: How processes work together, for example ``"ddp"``.
         compile: Whether to compile the model with ``torch.compile``.
+        cuda_graphs: On a GPU, replay the passes of each image size as CUDA graphs: the same numbers, sooner.
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
         progress: Show a progress bar; ``None`` means where there is a terminal.
@@ -150,6 +151,7 @@ class TrainConfig:
     num_nodes: int = 1
     strategy: str = "auto"
     compile: bool = False
+    cuda_graphs: bool = True
     validate_every: int = 1
     keep: Literal["last", "best"] = "last"
     progress: bool | None = None

@@ -15,6 +15,7 @@ from fourierscale.data import Batch
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
+from fourierscale.training.graphs import GraphedTraining
 from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
 from fourierscale.training.optim import lr_factor, make_optimizer
 
@@ -62,6 +63,7 @@ class ScaleModule(pl.LightningModule):
         self.total_batches: int | None = None  # of the validation set, in all processes
         self._bad: Tensor | None = None
         self._columns: dict[int, list[int]] = {}
+        self._graphs: GraphedTraining | None = None
 
     @property
     def final(self) -> nn.Module:
@@ -89,12 +91,23 @@ class ScaleModule(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch."""
         loss_of = self.config.loss
-        logits = self.model(batch.images).float()
+        logits = self._forward(batch.images).float()
         loss = scale_loss(logits, batch.labels, loss_of.hinge, loss_of.weight, loss_of.margin, loss_of.levels)
         self._watch(loss.detach(), batch_idx, batch.resolution)
         self.train_loss.update(loss.detach(), len(batch.labels))
         self.log("loss", loss.detach(), prog_bar=True, batch_size=len(batch.labels))
         return loss
+
+    def _forward(self, x: Tensor) -> Tensor:
+        """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
+        train = self.config.train
+        graphs = train.cuda_graphs and not train.compile and train.precision == "32" and self.trainer.world_size == 1
+        if not (graphs and x.is_cuda):
+            y: Tensor = self.model(x)
+            return y
+        if self._graphs is None:
+            self._graphs = GraphedTraining(self.model, self.config.data.batch_size)
+        return self._graphs(x)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Follow the weights with their average."""
