@@ -77,7 +77,7 @@ def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("tinny", None, "no preset 'tinny': did you mean 'tiny'?"),
+        ("tinny", None, "no preset 'tinny', and not a .toml or .yaml file: did you mean 'tiny'?"),
         ("absent.toml", None, "No such file"),
         ("a.toml", "lr = ", "not TOML"),
         ("a.yaml", "a: [", "not YAML"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -16,11 +17,11 @@ __all__ = ["metrics_table"]
 def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
-    table = Table("model", "accuracy", "Scale-Con", "Equi-Err", "ECE", title=str(metrics["protocol"]))
-    for row in paper_rows(str(metrics["protocol"])):
-        table.add_row(
-            f"paper, {row.model}", f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
-        )
+    protocol = str(metrics["protocol"])
+    table = Table("model", "accuracy", "Scale-Con", "Equi-Err", "ECE", title=protocol, box=SIMPLE_HEAD, padding=(0, 1))
+    for row in paper_rows(protocol):
+        figures = f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
+        table.add_row(f"{row.model} (paper)", *figures)
     table.add_section()
     table.add_row(
         f"[bold]{name}[/bold]",
@@ -33,11 +34,9 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     console.print(table)
     console.print(_resolutions(metrics, console.width))
     left_out = metrics["scale_con_left_out"]
-    how = (
-        "all levels from one pass, as checked on real downscaled images"
-        if metrics["levels_from_one_pass"]
-        else ("every resolution really downscaled")
-    )
+    how = "every resolution really downscaled"
+    if metrics["levels_from_one_pass"]:
+        how = "from the levels of one pass where the model has one, as checked on really downscaled images"
     console.print(
         f"{metrics['images']:,} images; Scale-Con over {metrics['scale_con_images']:,} of them "
         f"({left_out:,} have the lowest resolution), {how}; Equi-Err over {metrics['equi_err_pairs']:,} pairs of image "

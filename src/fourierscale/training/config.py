@@ -269,7 +269,7 @@ def load_config(source: str | Path, settings: Iterable[str] = ()) -> Config:
         return Config.from_dict(_parse(text, f"{name}.toml")).replaced(settings)
     path = Path(source).expanduser()
     if path.suffix not in (".toml", ".yaml", ".yml"):
-        raise ConfigError(f"no preset {name!r}: {nearest(name, list_presets())}, or give a .toml or .yaml file")
+        raise ConfigError(f"no preset {name!r}, and not a .toml or .yaml file: {nearest(name, list_presets())}")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

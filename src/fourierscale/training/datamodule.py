@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
     """The three sets of a config, augmented and fitted as it says."""
-    data, info = config.data, model_info(config.model.name)
-    augment = get_augmentation(data.augment, **data.augment_settings)
+    data = config.data
     try:
+        info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
         splits = load_protocol(
             data.protocol,
             data.data_dir,
@@ -46,7 +46,7 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
             augment=augment,
             size=data.size,
         )
-    except ValueError as error:  # a combination of settings that the data module refuses
+    except (ValueError, TypeError) as error:  # settings that the model or the data refuse
         raise ConfigError(str(error)) from None
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
     return splits

@@ -224,7 +224,7 @@ def _trainer(config: Config, root: Path) -> pl.Trainer:
             log_every_n_steps=20,
             default_root_dir=str(root),
         )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
+    except (MisconfigurationException, ValueError, TypeError, RuntimeError) as error:
         raise ConfigError(" ".join(str(error).split())) from None
 
 
