@@ -103,6 +103,12 @@ def test_a_warp_with_zero_parameters_is_the_identity(n: int, padding: Padding) -
     torch.testing.assert_close(still(x, seeded()), x, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("padding", ["border", "reflection", "circular"])
+def test_a_warp_that_pads_with_the_image_keeps_a_constant(padding: Padding) -> None:
+    x = torch.full((4, 1, 15, 15), 0.7)
+    torch.testing.assert_close(Warp(padding=padding, shift=0.4)(x, seeded()), x, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize("n", [8, 15, 28])
 def test_a_warp_ends_in_the_images_band(n: int) -> None:
     y = Warp()(downscale(torch.rand(3, 1, 28, 28), n), seeded())

@@ -7,18 +7,17 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fourierscale.data.errors import UnknownNameError
+from fourierscale.data.errors import UnknownNameError, nearest
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Stage, Step
 from fourierscale.data.warp import Warp
 
-__all__ = ["Augmentation", "get_augmentation", "list_augmentations", "nearest"]
+__all__ = ["Augmentation", "get_augmentation", "list_augmentations"]
 
 STEPS: dict[str, type[Step]] = {
     step.name: step for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, RandomScaling, Warp)
@@ -110,10 +109,3 @@ def get_augmentation(name: str, **overrides: Any) -> Augmentation:
         for step in holders:
             step[setting] = value
     return Augmentation.from_dict(data)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a wrong name: the nearest known one, or all of them."""
-    names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"

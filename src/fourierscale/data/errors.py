@@ -6,9 +6,18 @@ file. A path that cannot be opened at all raises Python's own ``OSError``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
-__all__ = ["CorruptFileError", "DataError", "FormatError", "MissingDataError", "SourceError", "UnknownNameError"]
+__all__ = [
+    "CorruptFileError",
+    "DataError",
+    "FormatError",
+    "MissingDataError",
+    "SourceError",
+    "UnknownNameError",
+    "nearest",
+]
 
 
 class DataError(Exception):
@@ -28,7 +37,7 @@ class MissingDataError(DataError):
 
 
 class UnknownNameError(DataError):
-    """No dataset has this name."""
+    """No dataset, protocol, augmentation or setting has this name."""
 
 
 class SourceError(DataError):
@@ -46,3 +55,14 @@ class SourceError(DataError):
         self.remedy = remedy
         tried = "; ".join(f"{source}: {reason}" for source, reason in self.attempts)
         super().__init__(f"no source could supply {name}: {tried}. {remedy}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a wrong name: the nearest known one, or all of them.
+
+    >>> nearest("wrap", ["shift", "warp"])
+    "did you mean 'warp'?"
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from fourierscale.data.augment import nearest
-from fourierscale.data.errors import DataError, UnknownNameError
+from fourierscale.data.errors import DataError, UnknownNameError, nearest
 from fourierscale.functional.resample import Kind
 
 __all__ = ["FOLDER", "Protocol", "find_protocol", "list_protocols"]

@@ -6,12 +6,11 @@ have relied on since 2011. Imagenette's archive was published twice; both are ac
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
 from fourierscale.data import stl10
-from fourierscale.data.errors import UnknownNameError
+from fourierscale.data.errors import UnknownNameError, nearest
 from fourierscale.data.published import Published
 
 __all__ = ["DATASETS", "Archive", "Dataset", "find_dataset"]
@@ -210,6 +209,4 @@ def find_dataset(name: str) -> Dataset:
     """
     if name in DATASETS:
         return DATASETS[name]
-    near = difflib.get_close_matches(name.lower(), DATASETS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(DATASETS)}"
-    raise UnknownNameError(f"no dataset {name!r}: {hint}")
+    raise UnknownNameError(f"no dataset {name!r}: {nearest(name, DATASETS)}")
