@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.training.config import Config, list_presets, load_config, parse_value, to_toml
+from fourierscale.training.config import Config, list_presets, load_config
 from fourierscale.training.errors import ConfigError
+from fourierscale.training.typed import parse_value, to_toml
 
 
 @pytest.mark.parametrize("name", list_presets())

@@ -18,15 +18,17 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
     protocol = str(metrics["protocol"])
-    table = Table("model", "accuracy", "Scale-Con", "Equi-Err", "ECE", title=protocol, box=SIMPLE_HEAD, padding=(0, 1))
+    table = Table(title=protocol, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
+        table.add_column(column, no_wrap=True)
     for row in paper_rows(protocol):
         figures = f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
         table.add_row(f"{row.model} (paper)", *figures)
     table.add_section()
     table.add_row(
         f"[bold]{name}[/bold]",
-        f"{metrics['accuracy']:.4f} ± {metrics['accuracy_standard_error']:.4f}",
-        f"{_show(metrics['scale_con'])} ± {_show(metrics['scale_con_standard_error'])}",
+        f"{metrics['accuracy']:.4f}±{metrics['accuracy_standard_error']:.4f}",
+        f"{_show(metrics['scale_con'])}±{_show(metrics['scale_con_standard_error'])}",
         _show(metrics["equi_err"], ".1e"),
         f"{metrics['ece']:.4f} ({metrics['ece_after_temperature']:.4f})",
     )
