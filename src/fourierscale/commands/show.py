@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -18,19 +17,19 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
     protocol = str(metrics["protocol"])
-    table = Table(title=protocol, box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(title=protocol, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
         table.add_column(column, no_wrap=True)
     for row in paper_rows(protocol):
         figures = f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
         table.add_row(f"{row.model} (paper)", *figures)
-    table.add_section()
     table.add_row(
-        f"[bold]{name}[/bold]",
+        name,
         f"{metrics['accuracy']:.4f}±{metrics['accuracy_standard_error']:.4f}",
         f"{_show(metrics['scale_con'])}±{_show(metrics['scale_con_standard_error'])}",
         _show(metrics["equi_err"], ".1e"),
         f"{metrics['ece']:.4f} ({metrics['ece_after_temperature']:.4f})",
+        style="bold",
     )
     table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
     console.print(table)
