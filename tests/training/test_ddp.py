@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from small_runs import small_config, small_splits
 
 from fourierscale.training import fit, load_model
 from fourierscale.training.callbacks import read_log
+from tests.training.small_runs import small_config, small_splits
 
 SCRIPT = """
     import json, os, sys

@@ -8,7 +8,6 @@ import statistics
 import numpy as np
 import pytest
 import torch
-from small_runs import RESOLUTIONS, small_splits
 from torch import Tensor, nn
 
 from fourierscale import create_model
@@ -18,6 +17,7 @@ from fourierscale.training import evaluate
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import lr_factor
 from fourierscale.training.paper import paper_rows
+from tests.training.small_runs import RESOLUTIONS, small_splits
 
 
 class Plain(nn.Module):

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import small_config, small_splits
 
 from fourierscale import create_model
 from fourierscale.training import (
@@ -28,6 +27,7 @@ from fourierscale.training import (
 )
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.optim import parameter_groups
+from tests.training.small_runs import small_config, small_splits
 
 
 @pytest.fixture(scope="module")

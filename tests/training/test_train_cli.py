@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from small_runs import small_config, small_splits, write_digits
 
 from fourierscale.cli import main
 from fourierscale.training import fit
+from tests.training.small_runs import small_config, small_splits, write_digits
 
 SMALL = [
     "model.overrides.widths=[4]",
