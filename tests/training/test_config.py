@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.training.config import Config, list_presets, load_config, parse_value, to_toml
+from fourierscale.training.config import Config, list_presets, load_config
 from fourierscale.training.errors import ConfigError
+from fourierscale.training.typed import parse_value, to_toml
 
 
 @pytest.mark.parametrize("name", list_presets())
@@ -77,7 +78,7 @@ def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
-        ("tinny", None, "no preset 'tinny': did you mean 'tiny'?"),
+        ("tinny", None, "no preset 'tinny', and not a .toml or .yaml file: did you mean 'tiny'?"),
         ("absent.toml", None, "No such file"),
         ("a.toml", "lr = ", "not TOML"),
         ("a.yaml", "a: [", "not YAML"),

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_runs import small_config, small_splits
 
 from fourierscale import create_model
 from fourierscale.training import (
@@ -28,6 +27,7 @@ from fourierscale.training import (
 )
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.optim import parameter_groups
+from tests.training.small_runs import small_config, small_splits
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_a_finished_run_is_not_overwritten(run: tuple[Path, dict]) -> None:
         fit(small_config(), run[0], splits=small_splits())
 
 
-@pytest.mark.parametrize("damage", ["truncated", "foreign", "pickle", "other model"])
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "pickle", "weights alone", "other model"])
 def test_a_checkpoint_that_cannot_be_used_is_one_sentence(run: tuple[Path, dict], tmp_path: Path, damage: str) -> None:
     good = run[0] / "checkpoints" / "last.ckpt"
     path = tmp_path / "bad.ckpt"
@@ -86,6 +86,9 @@ def test_a_checkpoint_that_cannot_be_used_is_one_sentence(run: tuple[Path, dict]
         torch.save({"state_dict": {}, "epoch": 3}, path)
     elif damage == "pickle":
         torch.save({"fourierscale": create_model("scalenet-tiny"), "state_dict": {}}, path)
+    elif damage == "weights alone":
+        path.write_bytes(good.with_name("best.ckpt").read_bytes())
+        text = "holds weights alone: resume from last.ckpt"
     else:
         path.write_bytes(good.read_bytes())
         config, text = small_config("model.overrides.hidden=9"), "belongs to a run with model"

@@ -32,14 +32,19 @@ def evaluate(
     from fourierscale.commands.show import metrics_table
     from fourierscale.data import load_protocol
     from fourierscale.data.cli import reporting
+    from fourierscale.training.errors import ConfigError
     from fourierscale.training.evaluate import evaluate as measure
     from fourierscale.training.picture import draw_metrics
 
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigError(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
     found = find_model(model)
     folder = out or found.folder or Path()
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     about, trained = found.data, found.info.get("config", {}).get("data", {})
     own = data is None or data == about["protocol"]
     with reporting() as report:
@@ -54,25 +59,20 @@ def evaluate(
         )
     channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
     if channels != needed or len(splits.classes) != len(about["classes"]):
-        raise typer.BadParameter(
+        raise ConfigError(
             f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
             f"{channels} and {len(splits.classes)}"
         )
-    try:
-        metrics = measure(
-            found.model,
-            splits,
-            fit=about["fit"],
-            fit_size=about["fit_size"],
-            batch_size=batch_size,
-            limit=limit,
-            sample=sample,
-            device=torch.device(where),
-        )
-    except RuntimeError as error:
-        if "device" not in str(error).lower():
-            raise
-        raise typer.BadParameter(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
+    metrics = measure(
+        found.model,
+        splits,
+        fit=about["fit"],
+        fit_size=about["fit_size"],
+        batch_size=batch_size,
+        limit=limit,
+        sample=sample,
+        device=where,
+    )
     # what training measured stays as it is beside the weights
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     draw_metrics(metrics, folder / "metrics.png", f"{found.info['model']} on {splits.protocol.name}")

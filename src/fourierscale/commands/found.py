@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from torch import nn
 
 __all__ = ["Found", "find_model"]
@@ -37,6 +36,7 @@ class Found:
 def find_model(name: str) -> Found:
     """Load a model; a name that is nothing is the user's mistake."""
     from fourierscale.models import load_pretrained, pretrained_info
+    from fourierscale.training.errors import CheckpointError
     from fourierscale.training.weights import load_model, read_info
 
     path = Path(name).expanduser()
@@ -46,4 +46,4 @@ def find_model(name: str) -> Found:
         return Found(load_pretrained(name), pretrained_info(name), None)
     except (ValueError, OSError) as error:
         reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
-        raise typer.BadParameter(f"{name} is no file or folder, and {reason}") from None
+        raise CheckpointError(f"{name} is no file or folder, and {reason}") from None

@@ -19,8 +19,7 @@ def models() -> None:
         info = model_info(name)
         count = sum(parameter.numel() for parameter in create_model(name).parameters())
         size = f" to {info.fit_size}" if info.fit_size else ""
-        table.add_row(
-            name, f"{count:,}", "any size" if info.fit is None else f"{info.fit}{size}", info.description, info.citation
-        )
+        taken = "any size" if info.fit is None else f"{info.fit}{size}"
+        table.add_row(name, f"{count:,}", taken, info.description, info.citation)
     Console().print(table)
     typer.echo("'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it.")

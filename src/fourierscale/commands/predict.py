@@ -19,9 +19,7 @@ def predict(
     model: Annotated[str, typer.Argument(help=MODEL_HELP)],
     images: Annotated[list[Path], typer.Argument(help="Image files of any size, grey or coloured.")],
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
-    invert: Annotated[
-        bool, typer.Option("--invert", help="Swap black and white first, for dark ink on paper.")
-    ] = False,
+    invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
 ) -> None:
     """Classify image files: the class and its probability at every level, coarse to fine.
 
@@ -55,14 +53,17 @@ def predict(
 def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple[Tensor, str]:
     """An image as the model takes it, ``(1, C, m, m)``, and what was done to it in words."""
     from fourierscale.data.decode import decode_image
+    from fourierscale.data.errors import FormatError
     from fourierscale.data.fit import fit_to
     from fourierscale.functional import downscale
 
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: there is no such file")
     pixels = decode_image(path, colour="grey" if about["channels"] == 1 else "rgb")
     height, width = pixels.shape[1:]
     side, lowest, highest = min(height, width), min(about["resolutions"]), max(about["resolutions"])
     if side < lowest:
-        raise typer.BadParameter(f"{path}: {width} x {height} pixels, the model needs at least {lowest} x {lowest}")
+        raise FormatError(f"{path}: {width} x {height} pixels, the model needs at least {lowest} x {lowest}")
     top, left = (height - side) // 2, (width - side) // 2
     x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
     x = 1 - x if invert else x

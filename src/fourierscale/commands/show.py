@@ -16,28 +16,28 @@ __all__ = ["metrics_table"]
 def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
-    table = Table("model", "accuracy", "Scale-Con", "Equi-Err", "ECE", title=str(metrics["protocol"]))
-    for row in paper_rows(str(metrics["protocol"])):
-        table.add_row(
-            f"paper, {row.model}", f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
-        )
-    table.add_section()
+    protocol = str(metrics["protocol"])
+    table = Table(title=protocol, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
+        table.add_column(column, no_wrap=True)
+    for row in paper_rows(protocol):
+        figures = f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
+        table.add_row(f"{row.model} (paper)", *figures)
     table.add_row(
-        f"[bold]{name}[/bold]",
-        f"{metrics['accuracy']:.4f} ± {metrics['accuracy_standard_error']:.4f}",
-        f"{_show(metrics['scale_con'])} ± {_show(metrics['scale_con_standard_error'])}",
+        name,
+        f"{metrics['accuracy']:.4f}±{metrics['accuracy_standard_error']:.4f}",
+        f"{_show(metrics['scale_con'])}±{_show(metrics['scale_con_standard_error'])}",
         _show(metrics["equi_err"], ".1e"),
         f"{metrics['ece']:.4f} ({metrics['ece_after_temperature']:.4f})",
+        style="bold",
     )
     table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
     console.print(table)
     console.print(_resolutions(metrics, console.width))
     left_out = metrics["scale_con_left_out"]
-    how = (
-        "all levels from one pass, as checked on real downscaled images"
-        if metrics["levels_from_one_pass"]
-        else ("every resolution really downscaled")
-    )
+    how = "every resolution really downscaled"
+    if metrics["levels_from_one_pass"]:
+        how = "from the levels of one pass where the model has one, as checked on really downscaled images"
     console.print(
         f"{metrics['images']:,} images; Scale-Con over {metrics['scale_con_images']:,} of them "
         f"({left_out:,} have the lowest resolution), {how}; Equi-Err over {metrics['equi_err_pairs']:,} pairs of image "

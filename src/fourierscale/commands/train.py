@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -37,6 +39,7 @@ def train(
 ) -> None:
     """Train a model into a folder that can be resumed, evaluated and loaded."""
     from fourierscale.training.config import load_config
+    from fourierscale.training.errors import ConfigError
 
     given = {
         "model.name": model,
@@ -49,26 +52,26 @@ def train(
         "train.strategy": strategy,
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
+    source = config or "tiny"
     if resume:
         if out is None:
-            raise typer.BadParameter("--resume needs --out, the folder of the run to continue")
+            raise ConfigError("--resume needs --out, the folder of the run to continue")
+        source = config or str(out / "config.toml")
         if config is None and not (out / "config.toml").is_file():
-            raise typer.BadParameter(f"{out} holds no config.toml: there is no run to resume")
-    source = config or (str(out / "config.toml") if resume else "tiny")
+            raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
     resolved = load_config(source, changes)
 
     from fourierscale.commands.show import metrics_table
     from fourierscale.data.cli import reporting
-    from fourierscale.training import fit
+    from fourierscale.training import fit, load_splits
     from fourierscale.training.picture import draw_metrics
 
     folder = out or _folder(config or "tiny")
     main_process = os.environ.get("LOCAL_RANK", "0") == "0"
-    logging.basicConfig(
-        level=logging.INFO if main_process else logging.WARNING, format="%(message)s", stream=sys.stderr
-    )
     with reporting() as report:
-        metrics = fit(resolved, folder, resume, report=report)
+        splits = load_splits(resolved, report)
+    with _logging(main_process):
+        metrics = fit(resolved, folder, resume, splits=splits)
     if main_process:
         draw_metrics(metrics, folder / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
         metrics_table(metrics, resolved.model.name)
@@ -79,3 +82,17 @@ def _folder(name: str) -> Path:
     # processes of one run start moments apart: the first one's choice holds for all
     stamp = os.environ.setdefault("FOURIERSCALE_RUN", time.strftime("%Y%m%d-%H%M%S"))
     return Path("runs") / f"{Path(name).stem}-{stamp}"
+
+
+@contextmanager
+def _logging(main_process: bool) -> Iterator[None]:
+    """A line per epoch on standard error, of this library alone."""
+    logger, handler = logging.getLogger("fourierscale"), logging.StreamHandler(sys.stderr)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if main_process else logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

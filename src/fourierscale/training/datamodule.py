@@ -30,9 +30,9 @@ log = logging.getLogger(__name__)
 
 def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
     """The three sets of a config, augmented and fitted as it says."""
-    data, info = config.data, model_info(config.model.name)
-    augment = get_augmentation(data.augment, **data.augment_settings)
+    data = config.data
     try:
+        info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
         splits = load_protocol(
             data.protocol,
             data.data_dir,
@@ -46,7 +46,7 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
             augment=augment,
             size=data.size,
         )
-    except ValueError as error:  # a combination of settings that the data module refuses
+    except (ValueError, TypeError) as error:  # settings that the model or the data refuse
         raise ConfigError(str(error)) from None
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
     return splits
@@ -71,10 +71,8 @@ class ScaleDataModule(pl.LightningDataModule):
         """Move the images to the GPU if they fit into a quarter of what is free there."""
         if self.trainer is None or not self.config.data.on_device:
             return
-        device = self.trainer.strategy.root_device
-        if device.type == "cuda":
-            for dataset in (self.splits.train, self.splits.val):
-                _move(dataset, device)
+        for dataset in (self.splits.train, self.splits.val):
+            move_if_it_fits(dataset, self.trainer.strategy.root_device)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches, equally many for every process."""
@@ -96,12 +94,12 @@ def batch_count(dataset: ScaledDataset, batch_size: int, world_size: int = 1) ->
     return len(ResolutionBatchSampler(dataset.item_resolutions, batch_size, world_size=world_size, even=True))
 
 
-def _move(dataset: ScaledDataset, device: torch.device) -> None:
+def move_if_it_fits(dataset: ScaledDataset, device: torch.device) -> None:
+    """Move images to a GPU if they need no more than a quarter of what is free there."""
     images = dataset.images
-    if not isinstance(images, Tensor) or images.device == device:
+    if device.type != "cuda" or not isinstance(images, Tensor) or images.device == device:
         return
-    free, _ = torch.cuda.mem_get_info(device)
-    if images.numel() <= free // 4:
+    if images.numel() <= torch.cuda.mem_get_info(device)[0] // 4:
         dataset.to(device)
     else:
         log.info("%d images of %s stay in main memory: too large for the GPU", len(images), tuple(images.shape[1:]))

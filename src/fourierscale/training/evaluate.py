@@ -30,6 +30,7 @@ from fourierscale.metrics import (
     shrink_features,
 )
 from fourierscale.testing import Domain
+from fourierscale.training.datamodule import move_if_it_fits
 from fourierscale.training.losses import as_levels, level_cross_entropy
 
 __all__ = ["evaluate"]
@@ -83,11 +84,11 @@ def evaluate(
     model = model.to(where).eval()
     measured = getattr(splits, split)
     equivariance = splits.protocol.equivariance
-    run = _Runner(model, _unfitted(measured), splits.protocol.kind, fit, fit_size, where, workers)
+    run = _Runner(model, _unfitted(measured, where), splits.protocol.kind, fit, fit_size, where, workers)
     with torch.inference_mode(), torch.autocast(where.type, enabled=False):
         chosen = _draw(len(measured), limit, seed)
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
-        validation = _Runner(model, _unfitted(splits.val), splits.protocol.kind, fit, fit_size, where, workers)
+        validation = _Runner(model, _unfitted(splits.val, where), splits.protocol.kind, fit, fit_size, where, workers)
         temperature = validation.temperature(_draw(len(splits.val), TEMPERATURE_IMAGES, seed), batch_size)
         measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature)
     model.train(was_training)
@@ -116,7 +117,8 @@ class _Runner:
         device: torch.device,
         workers: int,
     ) -> None:
-        self.model, self.dataset, self.kind, self.device, self.workers = model, dataset, kind, device, workers
+        self.model, self.dataset, self.kind, self.device = model, dataset, kind, device
+        self.workers = workers if dataset.device.type == "cpu" else 0
         self.fit: Fit | None = fit
         self.fit_size = fit_size or max(dataset.resolutions)
         self.mean, self.std = dataset.mean.to(device), dataset.std.to(device)
@@ -276,10 +278,11 @@ class _Runner:
         return torch.stack(columns, 1), [last if column == -1 else column for column in where]
 
 
-def _unfitted(dataset: ScaledDataset) -> ScaledDataset:
-    """The dataset at its own resolutions: fitting to a size happens after further downscaling."""
+def _unfitted(dataset: ScaledDataset, device: torch.device) -> ScaledDataset:
+    """The dataset at its own resolutions, on the GPU if it fits; fitting to a size comes after further downscaling."""
     plain = copy.copy(dataset)
     plain.fit = plain.fit_size = plain.augment = None
+    move_if_it_fits(plain, device)
     return plain
 
 

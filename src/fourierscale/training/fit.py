@@ -29,7 +29,7 @@ from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError
+from fourierscale.training.errors import CheckpointError, ConfigError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
@@ -99,11 +99,12 @@ def fit(
         if config.train.compile:
             model.compile()
         started = time.perf_counter()
-        trainer.fit(
-            module,
-            datamodule=ScaleDataModule(splits, config),
-            ckpt_path=None if checkpoint is None else str(checkpoint),
-        )
+        try:
+            trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
+        except torch.OutOfMemoryError:
+            raise TrainingError(
+                f"the GPU has too little memory: lower data.batch_size (now {config.data.batch_size})"
+            ) from None
         seconds = time.perf_counter() - started
         if config.train.keep == "best" and (root / BEST).is_file():
             module.load_state_dict(_read_checkpoint(root / BEST)["state_dict"])
@@ -112,7 +113,7 @@ def fit(
     final.load_state_dict(module.final.state_dict())
     metrics = evaluate(
         final.to(device),
-        _on(splits, device) if config.data.on_device else splits,
+        splits,
         fit=splits.test.fit,
         fit_size=splits.test.fit_size,
         batch_size=config.eval.batch_size,
@@ -224,7 +225,7 @@ def _trainer(config: Config, root: Path) -> pl.Trainer:
             log_every_n_steps=20,
             default_root_dir=str(root),
         )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
+    except (MisconfigurationException, ValueError, TypeError, RuntimeError) as error:
         raise ConfigError(" ".join(str(error).split())) from None
 
 
@@ -262,7 +263,10 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def _check_checkpoint(path: Path, config: Config) -> None:
-    found = _read_checkpoint(path)["fourierscale"]
+    checkpoint = _read_checkpoint(path)
+    if "optimizer_states" not in checkpoint:
+        raise CheckpointError(f"{path} holds weights alone: resume from {LAST.name} beside it")
+    found = checkpoint["fourierscale"]
     expected = {"model": config.to_dict()["model"], "seed": config.train.seed}
     for key, value in expected.items():
         if found.get(key) != value:
@@ -270,18 +274,6 @@ def _check_checkpoint(path: Path, config: Config) -> None:
                 f"{path} belongs to a run with {key} {found.get(key)}, this one has {value}: "
                 "resume with the config.toml beside it"
             )
-
-
-def _on(splits: ScaledSplits, device: torch.device) -> ScaledSplits:
-    """The sets that are measured, on a GPU if there is one."""
-    if device.type == "cuda":
-        for dataset in (splits.val, splits.test):
-            if (
-                isinstance(dataset.images, torch.Tensor)
-                and dataset.images.numel() <= torch.cuda.mem_get_info(device)[0] // 4
-            ):
-                dataset.to(device)
-    return splits
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def lr_factor(step: int, steps: int, steps_per_epoch: int, config: OptimConfig) 
 
     >>> config = OptimConfig(schedule="cosine", warmup=0.2)
     >>> [round(lr_factor(step, 10, 5, config), 2) for step in range(10)]
-    [0.5, 1.0, 0.99, 0.92, 0.8, 0.65, 0.46, 0.27, 0.12, 0.03]
+    [0.5, 1.0, 0.97, 0.88, 0.75, 0.59, 0.41, 0.25, 0.12, 0.03]
     """
     if config.schedule == "constant":
         return 1.0

@@ -29,6 +29,7 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
         right.legend(frameon=False, fontsize=8)
     right.set(xlabel="resolution", ylabel="cross entropy", yscale="log")
     for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
     if title:

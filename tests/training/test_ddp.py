@@ -1,0 +1,84 @@
+"""Two processes see together the batches of one, and measure what one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from fourierscale.training import fit, load_model
+from fourierscale.training.callbacks import read_log
+from tests.training.small_runs import small_config, small_splits
+
+SCRIPT = """
+    import json, os, sys
+    sys.path.insert(0, {tests!r})
+    import torch
+    torch.set_num_threads(1)
+    from small_runs import small_config, small_splits
+    from fourierscale.training import evaluate, fit, load_model, module
+
+    seen = []
+    step = module.ScaleModule.training_step
+    def watched(self, batch, index):
+        seen.append([self.current_epoch, sorted(batch.indices.tolist()), float(batch.images.double().sum())])
+        return step(self, batch, index)
+    module.ScaleModule.training_step = watched
+    settings = ["train.accelerator=cpu", "train.devices=2", "train.strategy=ddp", "train.epochs=1", "eval.batch_size=4"]
+    metrics = fit(small_config(*settings), {folder!r}, splits=small_splits(augment="warp"))
+    rank = os.environ.get("LOCAL_RANK", "0")
+    open({folder!r} + f"/seen-{{rank}}.json", "w").write(json.dumps([seen, metrics]))
+"""
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pair")
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))))
+    environment = {key: value for key, value in os.environ.items() if key not in ("LOCAL_RANK", "RANK", "WORLD_SIZE")}
+    environment |= {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def test_two_processes_share_the_batches_of_one(pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fourierscale.training import module
+
+    seen: list[list] = []
+    step = module.ScaleModule.training_step
+
+    def watched(self, batch, index):
+        seen.append([self.current_epoch, sorted(batch.indices.tolist()), float(batch.images.double().sum())])
+        return step(self, batch, index)
+
+    monkeypatch.setattr(module.ScaleModule, "training_step", watched)
+    fit(small_config("train.epochs=1"), tmp_path, splits=small_splits(augment="warp"))
+    shares = [json.loads((pair / f"seen-{rank}.json").read_text())[0] for rank in range(2)]
+    dealt = [shares[number % 2][number // 2] for number in range(2 * len(shares[0]))]
+    assert len(seen) == 15
+    assert dealt == [*seen, seen[0]]  # 15 batches for two: one is repeated so that both have 8
+
+
+def test_two_processes_measure_what_one_does(pair: Path) -> None:
+    results = [json.loads((pair / f"seen-{rank}.json").read_text())[1] for rank in range(2)]
+    timed = ("seconds", "train_seconds")
+    first, second = ({k: v for k, v in result.items() if k not in timed} for result in results)
+    assert first == second
+    from fourierscale.training import evaluate
+
+    alone = evaluate(load_model(pair), small_splits(), batch_size=4, sample=12)
+    for key, value in alone.items():
+        if isinstance(value, float) and key != "seconds":
+            assert first[key] == pytest.approx(value, rel=1e-5, abs=1e-9), key
+    (row,) = read_log(pair / "log.csv")
+    on_validation = evaluate(load_model(pair), small_splits(), split="val", batch_size=4, sample=12)
+    assert float(row["val_acc"]) == pytest.approx(on_validation["accuracy"], rel=1e-5)
+    assert float(row["val_loss"]) == pytest.approx(on_validation["loss"], rel=1e-4)
+    assert float(row["val_scale_con"]) == pytest.approx(on_validation["scale_con"], rel=1e-5)

@@ -1,0 +1,183 @@
+"""The commands that train and use models: what they print and write, and one line for a mistake."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fourierscale.cli import main
+from fourierscale.training import fit
+from tests.training.small_runs import small_config, small_splits, write_digits
+
+SMALL = [
+    "model.overrides.widths=[4]",
+    "model.overrides.pool=1",
+    "model.overrides.hidden=8",
+    f"model.overrides.resolutions={list(range(8, 29))}",
+    "train.progress=false",
+]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    write_digits(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    fit(small_config("train.epochs=8"), folder, splits=small_splits())
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("FOURIERSCALE_DATA", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def settings(*more: str) -> list[str]:
+    return [part for setting in (*SMALL, *more) for part in ("--set", setting)]
+
+
+def test_train_then_evaluate_prints_the_papers_row_beside(
+    digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    command = ["train", "--data-dir", str(digits), "--epochs", "1", "--out", str(out)]
+    assert main([*command, *settings("eval.limit=60", "eval.sample=9")]) == 0
+    printed = capsys.readouterr().out
+    assert "Ours (paper)" in printed
+    assert "0.9716" in printed
+    assert "scalenet-tiny" in printed
+    assert f"everything is in {out}" in printed
+    assert (out / "metrics.png").stat().st_size > 5000
+    assert main(command) == 2
+    assert "holds a run already" in capsys.readouterr().err
+    assert main(["train", "--resume", "--out", str(out), "--epochs", "2"]) == 0
+    assert (out / "log.csv").read_text().count("\n") == 3
+    capsys.readouterr()
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert main(["evaluate", str(out), "--limit", "40", "--sample", "9", "--out", str(elsewhere)]) == 0
+    printed = capsys.readouterr().out
+    assert "40 images" in printed
+    measured = json.loads((elsewhere / "metrics.json").read_text())
+    assert measured["images"] == 40
+    assert measured["equi_err"] < 1e-11
+    with Image.open(elsewhere / "metrics.png") as picture:
+        assert picture.width > 1000
+
+
+def test_predict_prints_every_level_and_draws_features(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = small_splits()
+    right = 0
+    for item in range(6):
+        Image.fromarray(splits.test.images[item, 0].numpy()).save(tmp_path / f"{item}.png")
+    paths = [str(tmp_path / f"{item}.png") for item in range(6)]
+    assert main(["predict", str(run), *paths, "--features", str(tmp_path / "maps")]) == 0
+    out = capsys.readouterr().out
+    for item, path in enumerate(paths):
+        line = next(line for line in out.splitlines() if line.startswith(path))
+        right += splits.classes[int(splits.test.labels[item])] in line.removeprefix(path)
+        with Image.open(tmp_path / "maps" / f"{item}-features.png") as picture:
+            assert picture.mode == "L"
+    assert right >= 4
+    assert out.count(" px  ") == 6 * 2  # bands 3, 4 and 5, pooled by 2: two levels
+    assert out.count("  12 px  ") == 6
+
+
+def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wide = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
+    wide.save(tmp_path / "wide.png")
+    Image.new("RGBA", (11, 9)).save(tmp_path / "small.png")
+    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(tmp_path / "small.png"), "--invert"]) == 0
+    out = capsys.readouterr().out
+    assert "60 x 40, downscaled to 12 x 12" in out
+    assert "11 x 9, centred square of 9 x 9" in out
+    assert "   9 px  " in out
+
+
+def test_models_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    out = capsys.readouterr().out
+    assert "scalenet-mnist" in out
+    assert "593,826" in out
+    assert "any size" in out
+    assert "NeurIPS 2023" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["train", "--config", "tinny"], "did you mean 'tiny'?"),
+        (["train", "--set", "optim.lrr=2"], "no field optim.lrr in the config: did you mean 'lr'?"),
+        (["train", "--model", "scalenet-tyny"], "did you mean 'scalenet-tiny'?"),
+        (["train", "--set", "model.overrides.hiden=3"], "did you mean 'hidden'?"),
+        (["train", "--set", "data.augment=wrap"], "no augmentation 'wrap': did you mean 'warp'?"),
+        (["train", "--set", "data.augment=warp", "--set", "data.augment_settings.rotation=-1"], "rotation"),
+        (["train", "--data", "mnist-scal"], "no protocol 'mnist-scal'"),
+        (["train", "--devices", "9x"], "devices"),
+        (["train", "--epochs", "0"], "train.epochs must be 1 or more, got 0"),
+        (["train", "--resume"], "--resume needs --out"),
+        (["train", "--resume", "--out", "nowhere"], "there is no run to resume"),
+        (["evaluate", "nowhere"], "nowhere is no file or folder"),
+        (["evaluate", "RUN", "--device", "abacus"], "cannot compute on abacus"),
+        (["evaluate", "RUN", "--out", "nowhere"], "no such folder to write the results in"),
+        (["evaluate", "RUN", "--data", "mnist-scale"], "the model takes 1 channel(s) and 3 classes, mnist-scale has"),
+        (["predict", "RUN", "none.png"], "none.png: there is no such file"),
+        (["predict", "RUN", "text.png"], "text.png: cannot be read as an image"),
+        (["predict", "RUN", "dot.png"], "dot.png: 3 x 3 pixels, the model needs at least 8 x 8"),
+    ],
+)
+def test_a_mistake_gives_one_line_and_status_2(
+    arguments: list[str], text: str, run: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.png").write_text("no image")
+    Image.new("L", (3, 3)).save(tmp_path / "dot.png")
+    if arguments[0] != "predict" and "--resume" not in arguments and "--config" not in arguments:
+        arguments = [*arguments, "--data-dir", str(digits)]
+    assert main([str(run) if part == "RUN" else part for part in arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [line for line in captured.err.splitlines() if not line.startswith("  ")]
+    assert len(lines) == 1, captured.err
+    assert lines[0].startswith("fourierscale: ")
+    assert text in lines[0]
+
+
+def test_training_imports_without_what_a_bare_gpu_machine_lacks() -> None:
+    code = (
+        "import sys, numpy, pytorch_lightning, torchmetrics\n"  # these look for some of them themselves
+        "for name in ('typer', 'rich', 'pooch', 'matplotlib', 'tensorboard', 'PIL', 'mlxtend', 'yaml'):\n"
+        "    sys.modules[name] = None\n"
+        "from fourierscale.training import fit, load_config\n"
+        "load_config('mnist-best')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_tensorboard_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from fourierscale.training.fit import _logger
+
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))
+    with caplog.at_level("INFO", "fourierscale"):
+        assert _logger(tmp_path) is False
+    assert "tensorboard is not installed" in caplog.text
