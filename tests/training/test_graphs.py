@@ -1,0 +1,53 @@
+"""Training passes replayed as CUDA graphs are the passes themselves."""
+
+import pytest
+import torch
+from torch import nn
+
+from fourierscale import create_model
+
+
+@pytest.mark.gpu
+def test_a_replayed_pass_has_the_values_and_gradients_of_the_model():
+    from fourierscale.training.graphs import GraphedTraining
+
+    options = {"head": "temperature", "dropout": 0.0}
+    model, twin = (create_model("scalenet-tiny", **options).cuda().train() for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    graphed = GraphedTraining(model, batch_size=8)
+    labels = torch.arange(8, device="cuda")
+    for size in (28, 20, 28, 20, 12):
+        x = torch.randn(8, 1, size, size, device="cuda")
+        losses = []
+        for function, owner in ((graphed, model), (twin, twin)):
+            owner.zero_grad()
+            losses.append(nn.functional.cross_entropy(function(x)[:, -1], labels))
+            losses[-1].backward()
+        torch.testing.assert_close(losses[0], losses[1])
+        for a, b in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
+        for owner in (model, twin):  # the graph reads the parameters' memory: it must see their new values
+            with torch.no_grad():
+                for parameter in owner.parameters():
+                    parameter -= 0.01 * parameter.grad
+
+
+@pytest.mark.gpu
+def test_dropout_of_a_replayed_pass_follows_the_seed():
+    from fourierscale.training.graphs import GraphedTraining
+
+    model = create_model("scalenet-tiny", dropout=0.5).cuda().train()
+    x = torch.randn(4, 1, 16, 16, device="cuda")
+
+    def draws(graphed, *seeds):
+        outputs = []
+        for seed in seeds:
+            torch.manual_seed(seed)
+            outputs.append(graphed(x).detach())
+        return outputs
+
+    first = draws(GraphedTraining(model, 4), 1, 2, 1)
+    assert torch.equal(first[0], first[2])
+    assert not torch.equal(first[0], first[1])
+    again = draws(GraphedTraining(model, 4), 2)  # captured at another step: the same mask for the same seed
+    torch.testing.assert_close(again[0], first[1])
