@@ -29,7 +29,7 @@ def digits():
 
 
 def test_trained_logits_of_a_level_are_those_of_the_downscaled_digit(model, digits):
-    x = digits[0][::10]
+    x = digits[0][::20]
     with torch.inference_mode():
         logits = model(x)
         for resolution in range(8, 29):
@@ -38,7 +38,7 @@ def test_trained_logits_of_a_level_are_those_of_the_downscaled_digit(model, digi
 
 
 def test_trained_final_features_are_equivariant_in_single_precision(model, digits):
-    x = digits[0][::10]
+    x = digits[0][::20]
     with torch.inference_mode():
         features = model.features(x)
         for resolution in range(8, 28):
