@@ -83,7 +83,7 @@ def train_cnn(
         for batch in loader:
             loss = nn.functional.cross_entropy(model(batch.images.to(device)), batch.labels.to(device))
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call, unused-ignore]
             optimizer.step()
             schedule.step()
             step += 1

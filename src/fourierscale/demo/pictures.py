@@ -99,9 +99,10 @@ def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 9
     Hardest are those to which the coarsest level gives the least probability, among the first so many.
     """
     device = next(model.parameters()).device
-    x = _normalised(splits, range(min(among, len(splits.test.labels)))).to(device)
+    images = _images(splits, range(min(among, len(splits.test.labels))))
+    x = _normalised(splits, images).to(device)
     size = int(x.shape[-1])
-    logits = torch.cat([model(part) for part in x.split(32)])
+    logits = torch.cat([model(x[first : first + 32]) for first in range(0, len(x), 32)])
     probabilities = (logits[:, None] if logits.ndim == 2 else logits).float().softmax(-1).cpu()  # (B, L, classes)
     labels = splits.test.labels[: len(x)].cpu()
     levels_of = getattr(model, "levels_of", None)
@@ -111,7 +112,7 @@ def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 9
     hard = [int(item) for item in coarsest.argsort() if int(item) not in easy][: count // 2]
     return [
         Judged(
-            splits.test.images[item, 0].float().cpu() / 255,
+            images[item, 0].cpu(),
             int(labels[item]),
             [*levels, size][-probabilities.shape[1] :],
             probabilities[item].tolist(),
@@ -123,7 +124,7 @@ def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 9
 def choose_digit(splits: ScaledSplits, label: int = 5) -> Tensor:
     """The first test image of a class (of any, if there is none), normalised, ``(1, C, n, n)``."""
     items = (splits.test.labels == label).nonzero().flatten().tolist() or [0]
-    return _normalised(splits, items[:1])
+    return _normalised(splits, _images(splits, items[:1]))
 
 
 def png(values: Tensor, low: float | None = None, high: float | None = None, colours: str = "gray") -> str:
@@ -146,6 +147,10 @@ def png(values: Tensor, low: float | None = None, high: float | None = None, col
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _normalised(splits: ScaledSplits, items: Sequence[int]) -> Tensor:
-    test = splits.test
-    return (torch.stack([test.images[item] for item in items]).float() / 255 - test.mean) / test.std
+def _images(splits: ScaledSplits, items: Sequence[int]) -> Tensor:
+    """Test images ``(B, C, n, n)`` at full resolution, from 0 to 1."""
+    return splits.test.images[torch.tensor(list(items))].float() / 255
+
+
+def _normalised(splits: ScaledSplits, images: Tensor) -> Tensor:
+    return (images - splits.test.mean) / splits.test.std

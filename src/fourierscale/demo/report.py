@@ -104,8 +104,9 @@ def _maps(demo: Demo) -> str:
     rows = []
     for r, of_cnn, of_ours in zip(shown, *columns, strict=True):
         small = downscale(digit, r, demo.splits.protocol.kind)[0, 0].cpu()
-        cells = [f'<figure><img alt="the digit at {r} pixels" src="{png(small)}"><figcaption>{r} × {r}</figcaption>']
-        rows.append(f'<div class="maps">{cells[0]}</figure>{_pair("small CNN", of_cnn)}{_pair("ours", of_ours)}</div>')
+        image = f'<img alt="the digit at {r} pixels" src="{png(small)}"><figcaption>{r} &times; {r}</figcaption>'
+        pairs = _pair("small CNN", of_cnn) + _pair("ours", of_ours)
+        rows.append(f'<div class="maps"><figure>{image}</figure>{pairs}</div>')
     return "\n".join(rows)
 
 
