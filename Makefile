@@ -6,8 +6,8 @@ READY := $(VENV)/.ready
 
 .PHONY: demo test test-slow test-gpu lint bench docs clean
 
-demo: $(READY)  ## the main job: equivariance of a four-layer net on real digits, beside a plain CNN
-	$(BIN)/python examples/equivariance.py --out demo/feature_maps.png
+demo: $(READY)  ## the main job: measure the shipped weights, train two small nets, write demo/report.html
+	$(BIN)/fourierscale demo
 
 test: lint  ## style, types, tests and every example in the documentation
 	$(BIN)/python -m pytest

@@ -1,5 +1,6 @@
 """The commands of ``fourierscale`` that train and use models, one file each."""
 
+from fourierscale.commands.demo import demo
 from fourierscale.commands.evaluate import evaluate
 from fourierscale.commands.models import models
 from fourierscale.commands.predict import predict
@@ -7,4 +8,4 @@ from fourierscale.commands.train import train
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = (train, evaluate, predict, models)
+COMMANDS = (demo, train, evaluate, predict, models)

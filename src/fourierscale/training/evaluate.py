@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
 from fourierscale.data.fit import Fit, fit_to
+from fourierscale.data.sources import Report
 from fourierscale.functional import band, downscale
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics import (
@@ -53,6 +54,8 @@ def evaluate(
     seed: int = 0,
     device: torch.device | str | None = None,
     workers: int = 0,
+    temperature_images: int = TEMPERATURE_IMAGES,
+    report: Report | None = None,
 ) -> dict[str, Any]:
     """Measure a model on a whole split, in single precision.
 
@@ -74,6 +77,8 @@ def evaluate(
         seed: Draws the sample.
         device: Where to compute; where the model is if not given.
         workers: Processes that decode streamed images.
+        temperature_images: At most so many validation images for the temperature.
+        report: Told which share of the images is done.
 
     Returns:
         Plain numbers, ready for JSON.
@@ -89,8 +94,8 @@ def evaluate(
         chosen = _draw(len(measured), limit, seed)
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
         validation = _Runner(model, _unfitted(splits.val, where), splits.protocol.kind, fit, fit_size, where, workers)
-        temperature = validation.temperature(_draw(len(splits.val), TEMPERATURE_IMAGES, seed), batch_size)
-        measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature)
+        temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
+        measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature, report)
     model.train(was_training)
     return {
         "protocol": splits.protocol.name,
@@ -215,6 +220,7 @@ class _Runner:
         batch_size: int,
         one_pass: bool,
         temperature: float,
+        report: Report | None = None,
     ) -> dict[str, Any]:
         """Everything that needs all the images."""
         resolutions = self.dataset.resolutions
@@ -224,6 +230,7 @@ class _Runner:
         calibration = LevelCalibration(levels, temperature=temperature)
         for metric in (accuracy, consistency, own_loss, level_loss, calibration):
             metric.to(self.device)
+        done = 0
         for batch in self.batches(chosen, batch_size):
             logits = self.logits(batch.images)
             losses = level_cross_entropy(logits, batch.labels)
@@ -233,6 +240,9 @@ class _Runner:
             level_loss.update(losses, names)
             calibration.update(logits, batch.labels, names)
             consistency.update(*self._all_losses(batch, losses, equivariance, one_pass))
+            done += len(batch.labels)
+            if report is not None:
+                report("measuring", done * _processes()[1] / len(chosen))
         right, con, calibrated = accuracy.compute(), consistency.compute(), calibration.compute()
         loss, per_level = own_loss.compute(), level_loss.compute()
         mean_loss = (loss["per_level"].nan_to_num() * loss["count"]).sum() / loss["count"].sum()

@@ -1,0 +1,119 @@
+"""Line charts and heat maps as inline SVG: they take their colours from the page, in light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+__all__ = ["Series", "heat_map", "line_chart"]
+
+WIDTH, HEIGHT = 440, 280
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart.
+
+    Attributes:
+        key: Class of the line; the page gives it a colour.
+        points: Values by position; ``None`` leaves a gap.
+    """
+
+    key: str
+    points: Mapping[float, float | None]
+
+
+def line_chart(series: Sequence[Series], x_label: str, y_label: str, log: bool = False, whole: bool = False) -> str:
+    """Lines over a common axis.
+
+    Args:
+        series: What to draw; a series without points is left out.
+        x_label: Under the chart.
+        y_label: Its description, for readers who cannot see it too.
+        log: Logarithmic values; those that are 0 or less are left out.
+        whole: Positions are counted: a tick at each of them, if they are few.
+    """
+    lines = [(s.key, _drawable(s.points, log)) for s in series]
+    lines = [(key, points) for key, points in lines if points]
+    if not lines:
+        return "<p>There is nothing to draw: no image was tested.</p>"
+    xs = [x for _, points in lines for x, _ in points]
+    ys = [math.log10(y) if log else y for _, points in lines for _, y in points]
+    x_range, y_range = _padded(min(xs), max(xs), 0.0), _padded(min(ys), max(ys), 0.06)
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        across = (x - x_range[0]) / (x_range[1] - x_range[0])
+        up = ((math.log10(y) if log else y) - y_range[0]) / (y_range[1] - y_range[0])
+        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} over {escape(x_label)}">']
+    for value in _log_ticks(*y_range) if log else _ticks(*y_range):
+        _, y = place(x_range[0], value)
+        parts.append(f'<line class="rule" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
+    for value in sorted(set(xs)) if whole and len(set(xs)) <= 12 else _ticks(*x_range):
+        x = place(value, 10 ** y_range[0] if log else y_range[0])[0]
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{value:.4g}</text>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
+    for key, points in lines:
+        placed = [place(x, y) for x, y in points]
+        parts.append(f'<polyline class="line {key}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in placed)}"/>')
+        for (x, y), (at, value) in zip(placed, points, strict=True):
+            title = f"<title>{at:.4g}: {value:.4g}</title>"
+            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="3">{title}</circle>')
+    return "".join([*parts, "</svg>"])
+
+
+def heat_map(
+    values: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], marked: int | None = None
+) -> str:
+    """Cells from 0 (empty) to 1 (full), with one column marked.
+
+    >>> heat_map([[0.25, 0.75]], ["8 px"], ["a", "b"]).count("<rect")
+    2
+    """
+    cell, left, top = 20, 46, 20
+    width, height = left + cell * len(columns) + 2, top + cell * len(rows) + 2
+    parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img" aria-label="probability of each class">']
+    for j, name in enumerate(columns):
+        style = ' class="marked"' if j == marked else ""
+        x = left + cell * (j + 0.5)
+        parts.append(f'<text{style} x="{x:.0f}" y="{top - 6}" text-anchor="middle">{escape(name)}</text>')
+    for i, (name, row) in enumerate(zip(rows, values, strict=True)):
+        y = top + cell * i
+        parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        for j, value in enumerate(row):
+            kind = "cell right" if j == marked else "cell"
+            parts.append(
+                f'<rect class="{kind}" x="{left + cell * j}" y="{y}" width="{cell - 2}" height="{cell - 2}" '
+                f'fill-opacity="{max(value, 0.04):.3f}"><title>{escape(columns[j])}: {value:.4f}</title></rect>'
+            )
+    return "".join([*parts, "</svg>"])
+
+
+def _drawable(points: Mapping[float, float | None], log: bool) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in points.items() if y is not None and math.isfinite(y) and (y > 0 or not log)]
+
+
+def _padded(low: float, high: float, share: float) -> tuple[float, float]:
+    room = (high - low) * share or (0.5 if high == low else 0.0)
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """About five round numbers."""
+    rough = (high - low) / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(step for step in (power, 2 * power, 5 * power, 10 * power) if step >= rough)
+    return [round(number * step, 10) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten; of a range of many powers the powers alone."""
+    steps = (1, 2, 5) if high - low < 2.5 else (1,)
+    values = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    return [value for value in values if low <= math.log10(value) <= high]
