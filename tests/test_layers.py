@@ -41,7 +41,7 @@ def _randomise(module):
 
 
 def _residual(d, n, r):
-    body = nn.Sequential(LOCAL[d](CHANNELS, 3, 3, n), ACTIVATION[d](3, r, pool=2))
+    body = nn.Sequential(LOCAL[d](CHANNELS, 3, 3, n, bias=False), ACTIVATION[d](3, r, pool=2))
     return ScaleResidual(body, LOCAL[d](CHANNELS, 3, 1, n), axes=d)
 
 
@@ -49,14 +49,14 @@ def _stack(d, n, r):
     """Four deep, pooled twice."""
     half, quarter = Levels(r).pooled(2), Levels(r).pooled(4)
     return nn.Sequential(
-        LOCAL[d](CHANNELS, 3, 3, n, pointwise=True),
+        LOCAL[d](CHANNELS, 3, 3, n, bias=False, pointwise=True),  # a bias in front of a norm has no effect
         ACTIVATION[d](3, r, pool=2),
-        LOCAL[d](3, 3, 3, -(-n // 2)),
+        LOCAL[d](3, 3, 3, -(-n // 2), bias=False),
         ACTIVATION[d](3, half, "gelu", grid="common"),
         LOCAL[d](3, 3, 2, -(-n // 2)),
         ACTIVATION[d](3, half, "silu", norm="none"),
         POOL[d](2, half, "average"),
-        LOCAL[d](3, 3, 3, -(-n // 4)),
+        LOCAL[d](3, 3, 3, -(-n // 4), bias=False),
         ACTIVATION[d](3, quarter, oversample=1.5),
         LOCAL[d](3, 3, 1, -(-n // 4)),
     )

@@ -21,8 +21,8 @@ def test_the_papers_mnist_network_has_its_shape():
     model = create_model("scalenet-mnist")
     assert isinstance(model, ScaleClassifier)
     assert [block[0].out_channels for block in model.net.blocks] == [32, 64, 100, 100]
-    # taps + pointwise + bias per layer, norms of 11 levels, LayerNorms and MLP
-    layers = sum(i * o * 26 + o + 2 * 11 * o for i, o in [(1, 32), (32, 64), (64, 100), (100, 100)])
+    # taps + pointwise per layer, norms of 11 levels, LayerNorms and MLP
+    layers = sum(i * o * 26 + 2 * 11 * o for i, o in [(1, 32), (32, 64), (64, 100), (100, 100)])
     head = 2 * 400 + 400 * 256 + 256 + 2 * 256 + 256 * 10 + 10
     assert sum(p.numel() for p in model.parameters()) == layers + head
 

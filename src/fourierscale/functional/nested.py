@@ -56,6 +56,7 @@ def nested_map(
     grid: Grid = "level",
     oversample: float = 1.0,
     size: Size | None = None,
+    prepare: Callable[[Level, Tensor], Tensor] | None = None,
 ) -> Tensor:
     r"""Apply any function level by level so that the whole commutes with ideal downscaling.
 
@@ -76,6 +77,7 @@ def nested_map(
         grid: ``"level"`` or ``"common"``, see :data:`Grid`.
         oversample: Samples per axis relative to the smallest grid, at least 1.
         size: Resolution of an input of rate 1, needed only when none is given.
+        prepare: ``prepare(level, coeffs)``, applied to what the level reads of each input before it is sampled.
 
     Returns:
         Coefficients of band ``K // pool`` per axis.
@@ -85,9 +87,10 @@ def nested_map(
     output: Tensor | None = None
     # Fine to coarse: each coarser level overwrites its own corner, which leaves every level its rim.
     for level in reversed(plan_levels(Levels(levels), box, pool=pool, grid=grid, oversample=oversample)):
-        samples = [
-            synthesize(coeffs[corner(tuple(k // rate for k in level.reads))], level.grid) for coeffs, rate in pairs
-        ]
+        read = [coeffs[corner(tuple(k // rate for k in level.reads))] for coeffs, rate in pairs]
+        if prepare is not None:
+            read = [prepare(level, coeffs) for coeffs in read]
+        samples = [synthesize(coeffs, level.grid) for coeffs in read]
         written = analyze(function(level, *samples), axes, grids(level.writes))
         if output is None:
             output = written
@@ -169,18 +172,25 @@ def nested_activation(
     if norm and coeffs.ndim <= axes:
         raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
 
+    def normalise(level: Level, c: Tensor) -> Tensor:
+        scale = None if weight is None else weight[level.index]
+        mean = None if bias is None else bias[level.index]
+        return _instance_norm(c, axes, scale, mean, eps)
+
     def activate(level: Level, x: Tensor) -> Tensor:
-        if norm:
-            scale, shift = _instance_affine(coeffs[corner(level.reads)], axes, eps)
-            if weight is not None:
-                scale, shift = (value * _per_channel(weight[level.index], axes) for value in (scale, shift))
-            if bias is not None:
-                shift = shift + _per_channel(bias[level.index], axes)
-            x = torch.addcmul(shift, x, scale)  # one pass over the samples
         x = activation(x)
         return pool_samples(x, pool, pool_kind, axes) if pool > 1 else x
 
-    return nested_map(coeffs, levels, activate, axes=axes, pool=pool, grid=grid, oversample=oversample)
+    return nested_map(
+        coeffs,
+        levels,
+        activate,
+        axes=axes,
+        pool=pool,
+        grid=grid,
+        oversample=oversample,
+        prepare=normalise if norm else None,
+    )
 
 
 def nested_pool(
@@ -237,18 +247,21 @@ def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tenso
     return x
 
 
-def _instance_affine(coeffs: Tensor, axes: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Scale and shift that give every channel mean 0 and variance 1, from the coefficients by Parseval."""
-    flat = coeffs.flatten(-axes).float() if coeffs.dtype in (torch.float16, torch.bfloat16) else coeffs.flatten(-axes)
-    # The mean is left out of the sum instead of subtracted from it: no cancellation when it is large.
-    scale = (flat[..., 1:].square().sum(-1) + eps).rsqrt()
-    shift = -flat[..., 0] * scale
-    trailing = (..., *(None,) * axes)
-    return scale[trailing].to(coeffs.dtype), shift[trailing].to(coeffs.dtype)
+def _instance_norm(coeffs: Tensor, axes: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Give every channel mean ``bias`` and standard deviation ``weight``, in the coefficients, by Parseval.
 
-
-def _per_channel(parameter: Tensor, axes: int) -> Tensor:
-    return parameter[(..., *(None,) * axes)]
+    The mean is one coefficient and is replaced, not subtracted from samples: nothing cancels when it is large.
+    """
+    half = coeffs.dtype in (torch.float16, torch.bfloat16)
+    flat = coeffs.flatten(-axes).float() if half else coeffs.flatten(-axes)
+    waves = flat[..., 1:]
+    scale = (waves.square().sum(-1, keepdim=True) + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight[:, None]
+    mean = torch.zeros_like(flat[..., :1])
+    if bias is not None:
+        mean = mean + bias[:, None]
+    return torch.unflatten(torch.cat([mean, waves * scale], -1).to(coeffs.dtype), -1, coeffs.shape[-axes:])
 
 
 def _input_band(pairs: Sequence[tuple[Tensor, int]], axes: int, size: Size | None) -> Box:

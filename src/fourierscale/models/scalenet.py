@@ -75,10 +75,12 @@ class ScaleNet(nn.Module):
         kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
         reference = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
 
+        bias = norm == "none"  # an instance norm replaces the mean, so a bias in front of it would be dead
+
         def conv(inputs: int, outputs: int, taps: int, own_pointwise: bool = pointwise) -> nn.Module:
             if local:
-                return LocalFourierConv2d(inputs, outputs, taps, reference, pointwise=own_pointwise)
-            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), pointwise=own_pointwise)
+                return LocalFourierConv2d(inputs, outputs, taps, reference, bias, own_pointwise)
+            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), bias, own_pointwise)
 
         def activate(channels: int, window: int = 1) -> nn.Module:
             return ScaleActivation2d(
@@ -96,7 +98,7 @@ class ScaleNet(nn.Module):
         levels, channels = self.levels, in_channels
         blocks: list[nn.Module] = []
         if residual:
-            blocks.append(nn.Sequential(LocalFourierConv2d(channels, stem, 1, reference), activate(stem)))
+            blocks.append(nn.Sequential(LocalFourierConv2d(channels, stem, 1, reference, bias), activate(stem)))
             channels = stem
         for width, taps, window in zip(widths, kernels, pools, strict=True):
             layer = conv(channels, width, taps)
