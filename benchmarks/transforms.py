@@ -46,13 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--largest", type=int, default=2048, help="largest grid that is timed")
     parser.add_argument("--out", type=Path, help="folder for the table as CSV")
     args = parser.parse_args()
     name = torch.cuda.get_device_name() if args.device == "cuda" else f"{torch.get_num_threads()} CPU threads"
     print(f"{name}, torch {torch.__version__}, Python {platform.python_version()}, float32, median of {args.repeats}")
     print(f"{'size':>5} {'matrix ms':>10} {'FFT ms':>10} {'matrix/FFT':>11} {'difference':>11}")
     rows = []
-    for n in SIZES:
+    for n in (n for n in SIZES if n <= args.largest):
         images = max(1, NUMBERS // n**2)
         x = torch.randn(images, n, n, device=args.device, requires_grad=True)
         result = {"size": n, "images": images}
