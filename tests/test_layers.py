@@ -150,6 +150,13 @@ def test_images_of_even_size_commute_with_every_smaller_even_and_odd_size():
     assert error <= TOLERANCE[torch.float64]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_equivariant_to_its_own_tolerance(dtype):
+    net = nn.Sequential(LocalFourierConv2d(3, 8, 5, 28), ScaleActivation2d(8, range(8, 29)))
+    block = ScaleEquivariant(nn.Sequential(net, LocalFourierConv2d(8, 8, 5, 28))).to(dtype)
+    assert_scale_equivariant(block, torch.randn(4, 3, 28, 28).to(dtype), [8, 13, 20, 27])
+
+
 def test_dropout_drops_whole_channels_and_commutes_with_cropping():
     layer = ScaleDropout(0.5)
     coeffs = torch.randn(8, 16, 9, 9)
