@@ -6,6 +6,7 @@ from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spe
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import (
     Level,
+    level_pool,
     nested_activation,
     nested_map,
     nested_pool,
@@ -29,6 +30,7 @@ __all__ = [
     "fourier_conv",
     "grid",
     "grids",
+    "level_pool",
     "local_spectrum",
     "local_spectrum_from_dft",
     "nested_activation",

@@ -11,10 +11,12 @@ import operator
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+_Cached = TypeVar("_Cached", bound=Any)
 
 
 class _Store:
@@ -57,6 +59,17 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return cached
 
 
+_CACHES: list[Callable[[], None]] = []
+
+
+def forgotten_with_constants(cached: _Cached) -> _Cached:
+    """Let :func:`clear_constants` clear this ``functools.lru_cache`` too, which holds constants."""
+    _CACHES.append(cached.cache_clear)
+    return cached
+
+
 def clear_constants() -> None:
     """Drop every cached constant, for example to give back GPU memory after working at many sizes."""
     vars(_STORE).clear()
+    for clear in _CACHES:
+        clear()

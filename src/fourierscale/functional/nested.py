@@ -27,6 +27,16 @@ Grid: TypeAlias = Literal["level", "common"]
 PoolKind: TypeAlias = Literal["max", "average"]
 """What pooling takes of each window."""
 
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.nn.functional.relu,
+    "gelu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
+    "tanh": torch.tanh,
+    "leaky_relu": torch.nn.functional.leaky_relu,
+    "identity": torch.clone,
+}
+"""Activations by name."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -84,9 +94,20 @@ def nested_map(
     """
     pairs = [(inputs, 1)] if isinstance(inputs, Tensor) else list(inputs)
     box = _input_band(pairs, axes, size)
+    plan = plan_levels(Levels(levels), box, pool=pool, grid=grid, oversample=oversample)
+    return _map_levels(pairs, plan, function, axes, prepare)
+
+
+def _map_levels(
+    pairs: Sequence[tuple[Tensor, int]],
+    plan: Sequence[Level],
+    function: LevelFunction,
+    axes: int,
+    prepare: Callable[[Level, Tensor], Tensor] | None,
+) -> Tensor:
     output: Tensor | None = None
     # Fine to coarse: each coarser level overwrites its own corner, which leaves every level its rim.
-    for level in reversed(plan_levels(Levels(levels), box, pool=pool, grid=grid, oversample=oversample)):
+    for level in reversed(plan):
         read = [coeffs[corner(tuple(k // rate for k in level.reads))] for coeffs, rate in pairs]
         if prepare is not None:
             read = [prepare(level, coeffs) for coeffs in read]
@@ -169,6 +190,35 @@ def nested_activation(
     >>> torch.allclose(nested_activation(x[..., :15, :15], range(8, 29), torch.relu), y[..., :15, :15], atol=1e-6)
     True
     """
+    plan = plan_levels(Levels(levels), coefficient_bands(coeffs, axes), pool=pool, grid=grid, oversample=oversample)
+    return activate_levels(
+        coeffs,
+        plan,
+        activation,
+        axes=axes,
+        weight=weight,
+        bias=bias,
+        norm=norm,
+        eps=eps,
+        pool=pool,
+        pool_kind=pool_kind,
+    )
+
+
+def activate_levels(
+    coeffs: Tensor,
+    plan: Sequence[Level],
+    activation: Callable[[Tensor], Tensor],
+    *,
+    axes: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    norm: bool,
+    eps: float,
+    pool: int,
+    pool_kind: PoolKind,
+) -> Tensor:
+    """:func:`nested_activation` with its levels planned."""
     if norm and coeffs.ndim <= axes:
         raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
 
@@ -181,16 +231,7 @@ def nested_activation(
         x = activation(x)
         return pool_samples(x, pool, pool_kind, axes) if pool > 1 else x
 
-    return nested_map(
-        coeffs,
-        levels,
-        activate,
-        axes=axes,
-        pool=pool,
-        grid=grid,
-        oversample=oversample,
-        prepare=normalise if norm else None,
-    )
+    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise if norm else None)
 
 
 def nested_pool(
@@ -231,6 +272,26 @@ def nested_pool(
         grid=grid,
         oversample=oversample,
     )
+
+
+def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind = "max") -> Tensor:
+    """What the classifier's head sees of each level: its samples on one grid for all levels, pooled.
+
+    Args:
+        coeffs: ``(B, C, 2K_1+1, 2K_2+1)``.
+        boxes: The bands of the levels.
+        window: Samples per window and axis.
+        cells: Windows per axis.
+        kind: ``"max"`` or ``"average"``.
+
+    Returns:
+        ``(B, levels, C * cells^2)``.
+
+    >>> level_pool(torch.randn(2, 3, 7, 7), [(1, 1), (3, 3)], 4, 2).shape
+    torch.Size([2, 2, 12])
+    """
+    samples = [synthesize(coeffs[corner(box)], window * cells) for box in boxes]
+    return torch.stack([pool_samples(x, window, kind).flatten(1) for x in samples], dim=1)
 
 
 def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tensor:

@@ -7,11 +7,10 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from fourierscale import functional as F
+from fourierscale import kernels
 from fourierscale.functional.bands import bands
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
-from fourierscale.functional.resample import corner
 from fourierscale.models.scalenet import ScaleNet
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
@@ -77,7 +76,7 @@ class ScaleHead(nn.Module):
         """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
-        pooled = torch.stack([self._pool(coeffs[corner(level)]) for level in levels], dim=1)  # (B, L, C * cells^2)
+        pooled = kernels.level_pool(coeffs, levels, self.window, self.cells, self.pool_kind)  # (B, L, C * cells^2)
         hidden = self.inner(pooled)
         if self.training and self.dropout > 0:
             # One mask for all levels, so that dropout does not disturb the order of their losses.
@@ -94,10 +93,6 @@ class ScaleHead(nn.Module):
             return total * outputs
         count = torch.arange(1, len(levels) + 1, device=outputs.device)[:, None]
         return total * outputs.cumsum(1) / count
-
-    def _pool(self, coeffs: Tensor) -> Tensor:
-        samples = F.synthesize(coeffs, self.window * self.cells)
-        return F.pool_samples(samples, self.window, self.pool_kind).flatten(1)
 
     def extra_repr(self) -> str:
         """Levels and options, for ``print(model)``."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale import functional as F
+from fourierscale import kernels
 from fourierscale.functional.bands import bands, grids
 from fourierscale.functional.resample import corner
 from fourierscale.nn.checks import check_coefficients, per_axis, positive
@@ -40,16 +42,16 @@ class _FourierLayer(nn.Module, abc.ABC):
     def spectrum(self, size: Sequence[int]) -> Tensor:
         """Spectrum of the layer's kernel, ``(C_out, C_in, 2K_1+1, ..., 2K_d+1)``, without the pointwise path."""
 
+    @abc.abstractmethod
+    def _convolve(self, coeffs: Tensor) -> Tensor:
+        """Both paths, without the bias."""
+
     def forward(self, coeffs: Tensor) -> Tensor:
         """Mix the channels of each frequency: coefficients of ``in_channels`` to coefficients of ``out_channels``."""
         check_coefficients(coeffs, self.axes, self.in_channels, type(self).__name__)
-        size = tuple(coeffs.shape[-self.axes :])
-        spectrum = self.spectrum(size)
-        if self.pointwise is not None:
-            spectrum = spectrum + F.delta_spectrum(self.pointwise, size)
-        output = F.fourier_conv(coeffs, spectrum)
+        output = self._convolve(coeffs)
         if self.bias is not None:
-            output = output + _at_zero(self.bias, size)
+            output = output + _at_zero(self.bias, coeffs.shape[-self.axes :])
         return output
 
     def extra_repr(self) -> str:
@@ -87,6 +89,7 @@ class _LocalFourierConv(_FourierLayer):
                 "use fewer taps or a larger reference_size"
             )
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *self.kernel_size))
+        self._spectra: kernels.Spectra = {}
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -95,8 +98,31 @@ class _LocalFourierConv(_FourierLayer):
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def spectrum(self, size: Sequence[int]) -> Tensor:
-        """Spectrum of the taps. They are stored as torch stores them, for correlation, hence the flip."""
-        return F.local_spectrum(self.weight.flip(tuple(range(2, self.weight.ndim))), self.reference_size, size)
+        """Spectrum of the taps."""
+        return F.local_spectrum(self._taps(), self.reference_size, size)
+
+    def _taps(self) -> Tensor:
+        """Taps for convolution; they are stored as torch stores them, for correlation, hence the flip."""
+        return self.weight.flip(tuple(range(2, self.weight.ndim)))
+
+    def _both_paths(self) -> Tensor:
+        taps = self._taps()
+        if self.pointwise is not None:  # a 1x1 path is one more centre tap
+            sides = [side for n in reversed(self.kernel_size) for side in (n // 2, n - 1 - n // 2)]
+            taps = taps + nn.functional.pad(self.pointwise.reshape(*self.pointwise.shape, *(1,) * self.axes), sides)
+        return taps
+
+    def _convolve(self, coeffs: Tensor) -> Tensor:
+        own = [p for p in (self.weight, self.pointwise) if p is not None]
+        if self.training or torch.is_grad_enabled() or any(p.is_inference() for p in own):
+            return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
+        # Every change of a parameter in place counts up its version.
+        version = tuple((p.data_ptr(), p._version, p.dtype, p.device) for p in own)
+        return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra, version)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the spectra, which are made again."""
+        return {**self.__dict__, "_spectra": {}}
 
     def extra_repr(self) -> str:
         """Channels, taps and reference grid."""
@@ -132,6 +158,13 @@ class _FourierConv(_FourierLayer):
                 "downscale the input, raise max_resolution, or use a local layer, which has no upper limit"
             )
         return self.weight[corner(bands(size))]
+
+    def _convolve(self, coeffs: Tensor) -> Tensor:
+        size = coeffs.shape[-self.axes :]
+        spectrum = self.spectrum(size)
+        if self.pointwise is not None:
+            spectrum = spectrum + F.delta_spectrum(self.pointwise, size)
+        return kernels.spectrum_conv(coeffs, spectrum)
 
     def extra_repr(self) -> str:
         """Channels and highest resolution."""

@@ -8,23 +8,13 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from fourierscale import functional as F
+from fourierscale import kernels
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import Grid, PoolKind
+from fourierscale.functional.nested import ACTIVATIONS, Grid, PoolKind
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Norm: TypeAlias = Literal["instance", "none"]
 """Normalisation in front of an activation."""
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": nn.functional.relu,
-    "gelu": nn.functional.gelu,
-    "silu": nn.functional.silu,
-    "tanh": torch.tanh,
-    "leaky_relu": nn.functional.leaky_relu,
-    "identity": torch.clone,
-}
-"""Activations by name; any callable works as well."""
 
 
 class _Nested(nn.Module):
@@ -75,7 +65,7 @@ class _ScaleActivation(_Nested):
         self.norm: Norm = norm
         self.pool_kind: PoolKind = pool_kind
         self.eps = eps
-        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.activation = activation
         shape = (len(self.levels), channels)
         self.weight = nn.Parameter(torch.ones(shape)) if norm == "instance" else None
         self.bias = nn.Parameter(torch.zeros(shape)) if norm == "instance" else None
@@ -83,7 +73,7 @@ class _ScaleActivation(_Nested):
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients ``(..., C, 2K_1+1, ...)`` to coefficients of band ``K // pool``."""
         check_coefficients(coeffs, self.axes, self.channels, type(self).__name__)
-        return F.nested_activation(
+        return kernels.nested_activation(
             coeffs,
             self.levels,
             self.activation,
@@ -100,9 +90,13 @@ class _ScaleActivation(_Nested):
 
     def extra_repr(self) -> str:
         """Channels, levels and options."""
-        name = getattr(self.activation, "__name__", type(self.activation).__name__)
+        name = self.activation if isinstance(self.activation, str) else _name(self.activation)
         pool = f", pool={self.pool}, pool_kind={self.pool_kind!r}" if self.pool > 1 else ""
         return f"{self.channels}, {super().extra_repr()}, activation={name}, norm={self.norm!r}{pool}"
+
+
+def _name(function: Callable[[Tensor], Tensor]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 class _ScalePool(_Nested):
@@ -124,7 +118,7 @@ class _ScalePool(_Nested):
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients of band ``K`` to coefficients of band ``K // window``."""
         check_coefficients(coeffs, self.axes, None, type(self).__name__)
-        return F.nested_pool(
+        return kernels.nested_pool(
             coeffs, self.levels, self.window, self.kind, axes=self.axes, grid=self.grid, oversample=self.oversample
         )
 

@@ -1,0 +1,1 @@
+"""GPU kernels in Triton; imported only where they run."""

@@ -1,0 +1,209 @@
+"""What the layers call: each function chooses an implementation; shapes are logical, ``(..., C, n_1, ..., n_d)``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fourierscale import functional as F
+from fourierscale.functional.bands import Box, coefficient_bands
+from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
+from fourierscale.functional.transform import uses_fft
+from fourierscale.kernels import mixing, operators
+from fourierscale.kernels.backend import implementation
+from fourierscale.kernels.nested import encode, is_chain
+
+Spectra: TypeAlias = "dict[tuple[Any, ...], Tensor]"
+"""Spectra of one layer that were made before, by what they were made from."""
+
+KEPT = 2**25
+"""Entries of the spectra that a layer keeps at most."""
+
+
+def local_conv(
+    coeffs: Tensor,
+    taps: Callable[[], Tensor],
+    reference_size: Sequence[int],
+    spectra: Spectra | None = None,
+    version: tuple[Any, ...] = (),
+) -> Tensor:
+    """Convolution with centred taps on a reference grid; see :func:`fourierscale.functional.local_spectrum`.
+
+    Args:
+        coeffs: ``(..., C_in, 2K_1+1, ..., 2K_d+1)``.
+        taps: Gives the taps ``(C_out, C_in, l_1, ..., l_d)``.
+        reference_size: Grid on which one tap is one sample.
+        spectra: Where to keep the spectrum, for a layer that does not change while it is used.
+        version: What tells whether the taps have changed.
+    """
+    axes = len(reference_size)
+    size = tuple(coeffs.shape[-axes:])
+    if implementation(coeffs) == "torch":
+        return F.fourier_conv(coeffs, F.local_spectrum(taps(), reference_size, size))
+    if spectra is None or torch.compiler.is_compiling():
+        with _NoAutocast(coeffs):
+            kernel, expand = mixing.tap_kernel(taps(), reference_size, size)
+        return apply_kernel(coeffs, kernel, expand, axes)
+    key = (size, *version)
+    if key not in spectra:
+        with _NoAutocast(coeffs):
+            kernel = mixing.full_kernel(*mixing.tap_kernel(taps(), reference_size, size))
+        if sum(kept.numel() for kept in spectra.values()) + kernel.numel() > KEPT:
+            spectra.clear()
+        if kernel.numel() > KEPT:
+            return apply_kernel(coeffs, kernel, None, axes)
+        spectra[key] = kernel
+    return apply_kernel(coeffs, spectra[key], None, axes)
+
+
+def spectrum_conv(coeffs: Tensor, spectrum: Tensor) -> Tensor:
+    """Convolution with a kernel given by its spectrum; see :func:`fourierscale.functional.fourier_conv`."""
+    if implementation(coeffs) == "torch":
+        return F.fourier_conv(coeffs, spectrum)
+    return apply_kernel(coeffs, mixing.spectrum_kernel(spectrum), None, spectrum.ndim - 2)
+
+
+def apply_kernel(coeffs: Tensor, kernel: Tensor, expand: Tensor | None, axes: int) -> Tensor:
+    """Mix channels with a kernel that :mod:`fourierscale.kernels.mixing` made."""
+    with _NoAutocast(coeffs) as dtype:
+        x = frequency_first(coeffs.to(dtype), axes)
+        engine = implementation(coeffs, fused=axes == 2)
+        return channel_first(mixing.mix(x, kernel, expand, engine), coeffs.shape[: -axes - 1])
+
+
+def nested_activation(
+    coeffs: Tensor,
+    levels: Resolutions,
+    activation: str | Callable[[Tensor], Tensor],
+    *,
+    axes: int = 2,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    norm: bool = False,
+    eps: float = 1e-5,
+    pool: int = 1,
+    pool_kind: PoolKind = "max",
+    grid: Grid = "level",
+    oversample: float = 1.0,
+) -> Tensor:
+    """Norm, activation and pooling of every level; see :func:`fourierscale.functional.nested_activation`.
+
+    An activation given by its name has a fast implementation, any other callable runs as the specification does.
+    """
+    plan = _plan(Levels(levels), coefficient_bands(coeffs, axes), pool, grid, oversample)
+    fast = isinstance(activation, str) and coeffs.ndim > axes and is_chain(plan)
+    fast = fast and not any(uses_fft(n, coeffs) for level in plan for n in level.grid)
+    engine = implementation(coeffs, fused=fast and _fits_fused(coeffs, plan, axes, pool))
+    if not fast or engine == "torch":
+        return F.nested_activation(
+            coeffs,
+            levels,
+            ACTIVATIONS[activation] if isinstance(activation, str) else activation,
+            axes=axes,
+            weight=weight,
+            bias=bias,
+            norm=norm,
+            eps=eps,
+            pool=pool,
+            pool_kind=pool_kind,
+            grid=grid,
+            oversample=oversample,
+        )
+    with _NoAutocast(coeffs) as dtype:
+        y = operators.nested_activation(
+            frequency_first(coeffs.to(dtype), axes),
+            weight,
+            bias,
+            encode(plan),
+            activation,
+            norm,
+            eps,
+            pool,
+            pool_kind,
+            engine,
+        )
+        return channel_first(y, coeffs.shape[: -axes - 1])
+
+
+def nested_pool(
+    coeffs: Tensor,
+    levels: Resolutions,
+    window: int,
+    kind: PoolKind = "max",
+    *,
+    axes: int = 2,
+    grid: Grid = "level",
+    oversample: float = 1.0,
+) -> Tensor:
+    """Scale-equivariant pooling; see :func:`fourierscale.functional.nested_pool`."""
+    return nested_activation(
+        coeffs, levels, "identity", axes=axes, pool=window, pool_kind=kind, grid=grid, oversample=oversample
+    )
+
+
+def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind = "max") -> Tensor:
+    """Pooled samples of every level, for the head; see :func:`fourierscale.functional.level_pool`."""
+    n = window * cells
+    fused = kind == "max" and _fits(coeffs, max(n, *coeffs.shape[-2:]))
+    engine = implementation(coeffs, fused=fused)
+    if engine == "torch" or uses_fft(n, coeffs):
+        return F.level_pool(coeffs, boxes, window, cells, kind)
+    flat = [k for box in boxes for k in box]
+    with _NoAutocast(coeffs) as dtype:
+        x = frequency_first(coeffs.to(dtype), 2)
+        pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, engine)[0]
+    return pooled
+
+
+def frequency_first(coeffs: Tensor, axes: int) -> Tensor:
+    """``(..., C, n_1, ..., n_d)`` as contiguous ``(n_1, ..., n_d, B, C)``: no copy if it is stored like that."""
+    lead = coeffs.shape[: -axes - 1]
+    moved = coeffs.permute(*range(coeffs.ndim - axes, coeffs.ndim), *range(coeffs.ndim - axes))
+    return moved.reshape(*coeffs.shape[-axes:], math.prod(lead), coeffs.shape[-axes - 1]).contiguous()
+
+
+def channel_first(x: Tensor, lead: Sequence[int]) -> Tensor:
+    """``(n_1, ..., n_d, B, C)`` as a view ``(..., C, n_1, ..., n_d)``."""
+    axes = x.ndim - 2
+    x = x.reshape(*x.shape[:axes], *lead, x.shape[-1])
+    return x.permute(*range(axes, x.ndim), *range(axes))
+
+
+@functools.lru_cache(4096)
+def _plan(levels: Levels, box: Box, pool: int, grid: Grid, oversample: float) -> tuple[Level, ...]:
+    return tuple(plan_levels(levels, box, pool=pool, grid=grid, oversample=oversample))
+
+
+def _fits_fused(coeffs: Tensor, plan: Sequence[Level], axes: int, pool: int) -> bool:
+    largest = max(n for level in plan for n in level.grid)
+    return axes == 2 and pool == 1 and _fits(coeffs, max(largest, *coeffs.shape[-2:]))
+
+
+def _fits(coeffs: Tensor, side: int) -> bool:
+    """Whether a tile of this side fits a fused kernel."""
+    return side <= 32 and coeffs.dtype in (torch.float32, torch.bfloat16, torch.float16)
+
+
+class _NoAutocast:
+    """Operators choose their precision themselves; gives the type that features have here."""
+
+    def __init__(self, x: Tensor) -> None:
+        kind = x.device.type
+        self.active = torch.is_autocast_enabled(kind) and x.dtype is not torch.float64
+        self.dtype = torch.get_autocast_dtype(kind) if self.active else x.dtype
+        self.off = torch.autocast(kind, enabled=False) if self.active else None
+
+    def __enter__(self) -> torch.dtype:
+        if self.off is not None:
+            self.off.__enter__()  # type: ignore[no-untyped-call]
+        return self.dtype
+
+    def __exit__(self, *error: object) -> None:
+        if self.off is not None:
+            self.off.__exit__(*error)

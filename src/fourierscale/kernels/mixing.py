@@ -1,0 +1,362 @@
+r"""Fourier layers as a few large products: the fast twin of :func:`fourierscale.functional.fourier_conv`.
+
+Features are taken **frequency first**, ``(n_1, ..., n_d, B, C)`` in memory: a frequency is a matrix ``(B, C)``, nothing
+has to be permuted. Cosine and sine coefficients become complex ones on half of the frequencies by sums and differences
+alone (:func:`spread`, a matrix :math:`T` of zeros and :math:`\pm1`); the factors belong to the kernel. The layer is
+
+.. math:: y = T^\top M_K \, T x, \qquad (M_K h)[p] = h[p] \, \overline{K[p]} \, 2^{-\#\{a < d \,:\, p_a \neq 0\}}
+
+so its adjoint is the same with the conjugate transposed kernel. The spectrum of taps is made in pieces that stay in the
+cache, and again in the backward pass: it is never stored as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fourierscale.functional.bands import band, grid
+from fourierscale.functional.constants import constant
+
+PIECE = {"cpu": 2**20, "cuda": 2**22}
+"""Entries of the spectrum and of the features that are in work at a time, per device type."""
+
+
+def tap_kernel(taps: Tensor, reference: Sequence[int], size: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+    r"""Spectrum of taps along every axis but the first, and the matrix for the first.
+
+    The last axis keeps the frequencies :math:`q \ge 0`, the others :math:`0, +1, -1, +2, \dots`.
+
+    Args:
+        taps: ``(C_out, C_in, l_1, ..., l_d)``, centred, for convolution.
+        reference: Grid on which one tap is one sample.
+        size: Number of coefficients per axis.
+
+    Returns:
+        ``kernel (G, r, C_in, C_out)`` and ``expand (2, n_1, r)``: ``expand[0] @ kernel`` is the real part of the
+        spectrum, ``expand[1] @ kernel`` the imaginary part.
+    """
+    out_channels, in_channels, *lengths = taps.shape
+    axes = len(lengths)
+    # The last axis of taps first, then the one before it, ...: the order in which they are transformed.
+    part = taps.permute(*range(taps.ndim - 1, 1, -1), 1, 0).reshape(lengths[-1], -1)
+    part = half_tap_matrix(lengths[-1], reference[-1], size[-1], taps.dtype, taps.device) @ part
+    groups = band(size[-1]) + 1
+    if axes == 1:
+        return part.reshape(groups, 2, in_channels, out_channels), None
+    for axis in range(axes - 2, 0, -1):
+        # (real or imaginary, tap) to (frequency, real or imaginary); the rest begins with the next axis' taps
+        matrix = full_tap_matrix(lengths[axis], reference[axis], size[axis], taps.dtype, taps.device)
+        part = matrix.transpose(0, 1).flatten(0, 1) @ part.reshape(groups, 2 * lengths[axis], -1)
+        groups *= size[axis]
+    expand = full_tap_matrix(lengths[0], reference[0], size[0], taps.dtype, taps.device)
+    return part.reshape(groups, -1, in_channels, out_channels), expand
+
+
+def full_kernel(kernel: Tensor, expand: Tensor | None) -> Tensor:
+    """The whole spectrum as a kernel that needs no matrix, ``(F, 2, C_in, C_out)``, to be used many times."""
+    if expand is None:
+        return kernel
+    parts = [(e @ kernel.flatten(2)).reshape(-1, *kernel.shape[2:]) for e in expand]
+    return torch.stack(parts, 1)
+
+
+def spectrum_kernel(spectrum: Tensor) -> Tensor:
+    """The kernel ``(F, 2, C_in, C_out)`` of even and odd parts ``(C_out, C_in, 2K_1+1, ...)``."""
+    axes = spectrum.ndim - 2
+    half = spread(spectrum.permute(*range(2, spectrum.ndim), 1, 0)).movedim(0, -3)
+    for axis in range(axes - 1):
+        factors = halves(spectrum.shape[2 + axis], spectrum.dtype, spectrum.device)
+        half = half * factors.reshape(-1, *(1,) * (axis + 3))  # behind the axis: the axes before it, 2, C_in, C_out
+    return half.flatten(0, axes - 1)
+
+
+def mix(x: Tensor, kernel: Tensor, expand: Tensor | None = None, engine: str = "gemm") -> Tensor:
+    """Mix the channels of each frequency.
+
+    Args:
+        x: Coefficients, frequency first, ``(n_1, ..., n_d, B, C_in)``.
+        kernel: ``(G, r, C_in, C_out)``, from :func:`tap_kernel` or :func:`spectrum_kernel`.
+        expand: The matrix that came with it.
+        engine: ``"gemm"``, or ``"triton"`` for butterflies in one pass (images alone).
+
+    Returns:
+        ``(n_1, ..., n_d, B, C_out)``.
+    """
+    y: Tensor = _mix(x, kernel, expand, engine)
+    return y
+
+
+def spread(x: Tensor) -> Tensor:
+    r""":math:`T`: real coefficients ``(n_1, ..., n_d, B, C)`` to complex ones ``(2, n_d // 2 + 1, ..., n_1, B, C)``.
+
+    The axes come last to first; the last keeps :math:`q \ge 0`. The first axis holds real and imaginary parts.
+    """
+    half: Tensor = _Spread.apply(x)  # type: ignore[no-untyped-call]
+    return half
+
+
+def gather(half: Tensor) -> Tensor:
+    r""":math:`T^\top`, the adjoint of :func:`spread`."""
+    x: Tensor = _Gather.apply(half)  # type: ignore[no-untyped-call]
+    return x
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _spread(x, 0, band(x.shape[-3]) + 1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gather(gradient)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, half: Tensor) -> Tensor:
+        axes = half.ndim - 3
+        x = half.new_empty(*reversed(half.shape[2 : axes + 1]), grid(half.shape[1] - 1), *half.shape[axes + 1 :])
+        _gather(half, x, 0, half.shape[1])
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return spread(gradient)
+
+
+def _spread(x: Tensor, first: int, last: int) -> Tensor:
+    axes = x.ndim - 2
+    x = x.permute(*range(axes - 1, -1, -1), axes, axes + 1)  # last axis first
+    half = x.new_empty(2, last - first, *x.shape[1:])
+    (real, imag), waves = half, slice(1 if first == 0 else 0, None)
+    if first == 0:
+        _spread_axes(x[:1], None, real[:1], imag[:1], 1, axes)
+    _spread_axes(*_waves(x, first, last), real[waves], imag[waves], 1, axes)
+    return half
+
+
+def _waves(x: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of some frequencies of the first axis; 0 has none."""
+    start = grid(max(first, 1) - 1)
+    return x[start : grid(last - 1) : 2], x[start + 1 : grid(last - 1) : 2]
+
+
+def _spread_axes(re: Tensor, im: Tensor | None, real: Tensor, imag: Tensor, axis: int, axes: int) -> None:
+    """Turn the axes from ``axis`` on from cosines and sines to positive and negative frequencies."""
+    if axis == axes:
+        real.copy_(re)
+        imag.zero_() if im is None else imag.copy_(im)
+        return
+    last = axis == axes - 1
+    to_re, to_im = (real, imag) if last else (torch.empty_like(re), torch.empty_like(re))
+    zero, cosine, sine = _parts(axis)
+    to_re[zero] = re[zero]
+    if im is None:
+        to_im[zero] = 0
+        to_re[cosine] = to_re[sine] = re[cosine]
+        to_im[cosine] = re[sine]
+        torch.neg(re[sine], out=to_im[sine])
+    else:
+        to_im[zero] = im[zero]
+        torch.sub(re[cosine], im[sine], out=to_re[cosine])
+        torch.add(re[cosine], im[sine], out=to_re[sine])
+        torch.add(im[cosine], re[sine], out=to_im[cosine])
+        torch.sub(im[cosine], re[sine], out=to_im[sine])
+    if not last:
+        _spread_axes(to_re, to_im, real, imag, axis + 1, axes)
+
+
+def _gather(half: Tensor, output: Tensor, first: int, last: int) -> None:
+    axes = half.ndim - 3
+    x = output.permute(*range(axes - 1, -1, -1), axes, axes + 1)
+    (real, imag), waves = half, slice(1 if first == 0 else 0, None)
+    if first == 0:
+        _gather_axes(real[:1], imag[:1], x[:1], None, axes - 1)
+    _gather_axes(real[waves], imag[waves], *_waves(x, first, last), axes - 1)
+
+
+def _gather_axes(real: Tensor, imag: Tensor, re: Tensor, im: Tensor | None, axis: int) -> None:
+    """Adjoint of :func:`_spread_axes`, from the last axis back to the first."""
+    if axis == 0:
+        re.copy_(real)
+        if im is not None:
+            im.copy_(imag)
+        return
+    last = axis == 1
+    to_re = re if last else torch.empty_like(real)
+    to_im = im if last else torch.empty_like(real)
+    zero, plus, minus = _parts(axis)
+    to_re[zero] = real[zero]
+    torch.add(real[plus], real[minus], out=to_re[plus])
+    torch.sub(imag[plus], imag[minus], out=to_re[minus])
+    if to_im is not None:
+        to_im[zero] = imag[zero]
+        torch.add(imag[plus], imag[minus], out=to_im[plus])
+        torch.sub(real[minus], real[plus], out=to_im[minus])
+    if not last:
+        assert to_im is not None
+        _gather_axes(to_re, to_im, re, im, axis - 1)
+
+
+def _parts(axis: int) -> tuple[tuple[int | slice, ...], ...]:
+    """Entry 0 of an axis, its entries 1, 3, ... and its entries 2, 4, ...."""
+    front = (slice(None),) * axis
+    return (*front, 0), (*front, slice(1, None, 2)), (*front, slice(2, None, 2))
+
+
+class _Piece(NamedTuple):
+    """Some frequencies of the last axis, with their part of the kernel's spectrum."""
+
+    first: int
+    last: int
+    groups: slice
+    real: Tensor
+    imag: Tensor
+
+
+def _pieces(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[_Piece]:
+    """The spectrum piece by piece, real and imaginary part each ``(F, C_in, C_out)``."""
+    frequencies = band(x.shape[-3]) + 1
+    groups, _, in_channels, out_channels = kernel.shape
+    each = groups // frequencies  # groups per frequency of the last axis
+    many = each * (1 if expand is None else expand.shape[1])
+    entries = 2 * many * max(in_channels * out_channels, x.shape[-2] * max(in_channels, out_channels))
+    step = max(1, PIECE.get(x.device.type, PIECE["cuda"]) // entries, frequencies // 12)
+    for first in range(0, frequencies, step):
+        last = min(first + step, frequencies)
+        place = slice(first * each, last * each)
+        part = kernel[place]
+        if expand is None:
+            real, imag = part.unbind(1)
+        else:
+            real, imag = ((e @ part.flatten(2)).reshape(-1, in_channels, out_channels) for e in expand)
+        yield _Piece(first, last, place, real.to(x.dtype), imag.to(x.dtype))
+
+
+def _spread_piece(x: Tensor, first: int, last: int, engine: str) -> Tensor:
+    """Complex coefficients ``(2, F, B, C)`` of some frequencies of the last axis."""
+    if engine == "triton":
+        from fourierscale.kernels.gpu import butterflies
+
+        return butterflies.spread(x, first, last).flatten(1, -3)
+    return _spread(x, first, last).flatten(1, -3)
+
+
+def _gather_piece(half: Tensor, x: Tensor, first: int, last: int, engine: str) -> None:
+    """Write some frequencies of the last axis, given as ``(2, F, B, C)``, into ``x``."""
+    shaped = torch.unflatten(half, 1, (last - first, *reversed(x.shape[:-3])))
+    if engine == "triton":
+        from fourierscale.kernels.gpu import butterflies
+
+        butterflies.gather(shaped, x, first)
+    else:
+        _gather(shaped, x, first, last)
+
+
+@torch.library.custom_op("fourierscale::mix", mutates_args=())
+def _mix(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tensor:
+    y = x.new_empty(*x.shape[:-1], kernel.shape[3])
+    for piece in _pieces(x, kernel, expand):
+        h_real, h_imag = _spread_piece(x, piece.first, piece.last, engine)
+        output = y.new_empty(2, *h_real.shape[:2], y.shape[-1])
+        torch.bmm(h_real, piece.real, out=output[0]).baddbmm_(h_imag, piece.imag, alpha=-1)
+        torch.bmm(h_real, piece.imag, out=output[1]).baddbmm_(h_imag, piece.real)
+        _gather_piece(output, y, piece.first, piece.last, engine)
+    return y
+
+
+@_mix.register_fake
+def _(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tensor:
+    return x.new_empty(*x.shape[:-1], kernel.shape[3])
+
+
+@torch.library.custom_op("fourierscale::mix_backward", mutates_args=())
+def _mix_backward(
+    gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str
+) -> tuple[Tensor, Tensor]:
+    dx, d_kernel = torch.empty_like(x), torch.empty_like(kernel)
+    for piece in _pieces(x, kernel, expand):
+        g_real, g_imag = _spread_piece(gradient, piece.first, piece.last, engine)
+        real, imag = piece.real.mT, piece.imag.mT
+        output = x.new_empty(2, *g_real.shape[:2], x.shape[-1])
+        torch.bmm(g_real, real, out=output[0]).baddbmm_(g_imag, imag)
+        torch.bmm(g_imag, real, out=output[1]).baddbmm_(g_real, imag, alpha=-1)
+        _gather_piece(output, dx, piece.first, piece.last, engine)
+        h_real, h_imag = _spread_piece(x, piece.first, piece.last, engine)
+        k_real = torch.bmm(h_real.mT, g_real).baddbmm_(h_imag.mT, g_imag).to(kernel.dtype)
+        k_imag = torch.bmm(h_real.mT, g_imag).baddbmm_(h_imag.mT, g_real, alpha=-1).to(kernel.dtype)
+        if expand is None:
+            torch.stack([k_real, k_imag], 1, out=d_kernel[piece.groups])
+        else:
+            k_real, k_imag = (k.reshape(-1, expand.shape[1], k.shape[1] * k.shape[2]) for k in (k_real, k_imag))
+            part = d_kernel[piece.groups].flatten(2)
+            torch.bmm(expand[0].mT.expand(len(part), -1, -1), k_real, out=part)
+            part.baddbmm_(expand[1].mT.expand(len(part), -1, -1), k_imag)
+    return dx, d_kernel
+
+
+@_mix_backward.register_fake
+def _(gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(x), torch.empty_like(kernel)
+
+
+def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, str], output: Tensor) -> None:
+    x, kernel, ctx.expand, ctx.engine = inputs
+    ctx.save_for_backward(x, kernel)
+
+
+def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    x, kernel = ctx.saved_tensors
+    if torch.is_grad_enabled():  # a second derivative is wanted: through parts that have one
+        dx, d_kernel = _twice_differentiable(gradient, x, kernel, ctx.expand)
+    else:
+        dx, d_kernel = _mix_backward(gradient.contiguous(), x, kernel, ctx.expand, ctx.engine)
+    return dx, d_kernel, None, None
+
+
+_mix.register_autograd(_differentiate, setup_context=_setup)
+
+
+def _twice_differentiable(gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None) -> tuple[Tensor, Tensor]:
+    half = spread(x)
+    real, imag = full_kernel(kernel, expand).unbind(1)
+    h_real, h_imag = half.flatten(1, -3)
+    y = torch.stack([h_real @ real - h_imag @ imag, h_real @ imag + h_imag @ real])
+    dx, d_kernel = torch.autograd.grad(
+        gather(torch.unflatten(y, 1, half.shape[1:-2])), (x, kernel), gradient, create_graph=True
+    )
+    return dx, d_kernel
+
+
+@constant
+def half_tap_matrix(taps: int, reference: int, length: int) -> Tensor:
+    """Real and imaginary part of a wave of each frequency from 0 on at centred taps, ``((K + 1) * 2, taps)``."""
+    waves = tap_waves(taps, reference, torch.arange(band(length) + 1))
+    return torch.view_as_real(waves).movedim(-1, 1).flatten(0, 1)
+
+
+@constant
+def full_tap_matrix(taps: int, reference: int, length: int) -> Tensor:
+    """Complex multiplication by the waves of ``0, +1, -1, ...``, factors included, ``(2, length, 2 * taps)``."""
+    k = torch.arange(1, band(length) + 1)
+    waves = tap_waves(taps, reference, torch.cat([k.new_zeros(1), torch.stack([k, -k], 1).flatten()]))
+    waves = waves * halves(length, torch.float64, torch.device("cpu"))[:, None]
+    return torch.stack([torch.cat([waves.real, -waves.imag], 1), torch.cat([waves.imag, waves.real], 1)])
+
+
+def tap_waves(taps: int, reference: int, frequencies: Tensor) -> Tensor:
+    """Complex waves at the positions of centred taps, ``(frequencies, taps)``."""
+    turns = torch.outer(frequencies, torch.arange(taps) - taps // 2) % reference  # exact: integers before the division
+    angles = turns.double() * (2 * math.pi / reference)
+    return torch.polar(torch.ones_like(angles), angles)
+
+
+@constant
+def halves(length: int) -> Tensor:
+    """What undoes that :func:`spread` and :func:`gather` see a frequency twice: 1 at 0, 1/2 elsewhere."""
+    return torch.tensor([1.0] + [0.5] * (length - 1), dtype=torch.float64)

@@ -1,0 +1,72 @@
+"""Compare the Triton kernels with the matrix products in float64; run by ``test_gpu_kernels.py``."""
+
+import sys
+
+import torch
+
+from fourierscale.functional import Levels
+from fourierscale.functional.nested import plan_levels
+from fourierscale.kernels import mixing, nested, pooling
+
+LIMIT = 1e-11  # relative squared error in float32
+
+
+def check(name, values, references):
+    for value, reference in zip(values, references, strict=True):
+        if reference.numel():
+            error = ((value.double() - reference).norm() / reference.norm()).square().item()
+            assert error < LIMIT, f"{name}: {error}"
+    print(name, "agrees")
+
+
+def main(device):
+    from fourierscale.kernels.gpu import common_grid, level_grids
+
+    def draw(*shape):
+        return torch.randn(*shape, device=device)
+
+    torch.manual_seed(0)
+    for size, resolutions, grid, activation, norm in (
+        ((13, 13), range(4, 16), "level", "relu", True),
+        ((13, 13), range(4, 16), "common", "relu", True),
+        ((27, 27), [8, 9, 13, 20, 28], "level", "gelu", True),
+        ((27, 27), [8, 9, 13, 20, 28], "common", "gelu", True),
+        ((9, 13), [4, 8, 16], "level", "tanh", False),
+        ((9, 13), [4, 8, 16], "common", "leaky_relu", False),
+        ((21, 27), [8, 18, 28], "level", "silu", True),
+        ((31, 31), [32], "common", "silu", True),
+    ):
+        levels = Levels(resolutions)
+        plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid))
+        options = nested.Options(activation, norm, 1e-5, 1, "max")
+        x, gradient = draw(*size, 1, 3), draw(*size, 1, 3)
+        affine = [draw(len(levels), 3), draw(len(levels), 3)] if norm else [None, None]
+        exact = [None if t is None else t.double() for t in affine]
+        implementation = common_grid if len({level.grid for level in plan}) == 1 else level_grids
+        value = implementation.nested_forward(x, *affine, plan, options)
+        gradients = implementation.nested_backward(gradient, x, *affine, plan, options)
+        reference = nested.nested_forward(x.double(), *exact, plan, options)
+        expected = nested.nested_backward(gradient.double(), x.double(), *exact, plan, options)
+        check(f"{size} {grid} {activation}", [value, *gradients], [reference, *expected])
+
+    common_grid.PIECE = 3  # several pieces, the last ragged
+    for cells, window in ((2, 14), (1, 16), (3, 5)):
+        x, boxes = draw(27, 27, 2, 2), ((3, 3), (8, 8), (13, 13))
+        reference, places = pooling.pool_forward(x.double(), boxes, window, cells, "max")
+        value, found = common_grid.pool_forward(x, boxes, window, cells)
+        assert torch.equal(found, places)
+        check(f"pool {cells} x {window}", [value], [reference])
+
+    for size in ((7, 9), (1, 5)):
+        x = draw(*size, 3, 4).requires_grad_()
+        kernel, expand = mixing.tap_kernel(draw(6, 4, 3, 3), (12, 12), size)
+        kernel.requires_grad_()
+        results = []
+        for engine in ("gemm", "triton"):
+            y = mixing.mix(x, kernel, expand, engine)
+            results.append([y, *torch.autograd.grad(y, (x, kernel), torch.ones_like(y))])
+        check(f"mix {size}", results[1], [t.double() for t in results[0]])
+
+
+if __name__ == "__main__":
+    main(torch.device(sys.argv[1]))
