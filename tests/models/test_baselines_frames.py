@@ -101,6 +101,25 @@ def test_the_wide_residual_net_carries_scales_and_tells_each_place():
     assert net(x).shape == (2, 10)
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_the_last_norm_and_the_maximum_over_scales_come_in_the_order_asked_for(first):
+    def shortcut(inputs, outputs, stride, place):
+        return nn.Conv3d(inputs, outputs, 1, (1, stride, stride))
+
+    net = WideResNet(
+        widths=(2, 4, 4, 6),
+        conv=lambda i, o, stride, place: TwoScales(i, o, stride),
+        shortcut=shortcut,
+        norm=nn.BatchNorm3d,
+        max_before_norm=first,
+    ).eval()
+    net.norm.weight.data.fill_(-1.0)  # so that the order matters
+    x = torch.rand(2, 3, 16, 16)
+    last = net.blocks(net.stem(x))
+    expected = torch.relu(net.norm(last.amax(2))) if first else torch.relu(net.norm(last)).amax(2)
+    torch.testing.assert_close(net.features(x), expected)
+
+
 def test_a_block_follows_its_definition():
     net = WideResNet(widths=(2, 4, 4, 6)).eval()
     x = torch.rand(2, 2, 8, 8)

@@ -186,6 +186,7 @@ class WideResNet(nn.Module):
         shortcut: Makes each 1x1 shortcut, for the :class:`Place` of the first convolution beside it.
         norm: Makes a norm of so many channels; ``nn.BatchNorm3d`` for features with scales.
         door: What an image goes through first, for example a lift to a scale axis.
+        max_before_norm: Whether the maximum over scales is taken in front of the last norm, then one of images.
 
     >>> import torch
     >>> net = WideResNet(widths=(4, 8, 8, 16)).eval()
@@ -206,6 +207,7 @@ class WideResNet(nn.Module):
         shortcut: PlacedConv = conv1x1,
         norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
         door: nn.Module | None = None,
+        max_before_norm: bool = False,
     ) -> None:
         super().__init__()
         if len(widths) != 4:
@@ -222,7 +224,8 @@ class WideResNet(nn.Module):
                     _Block(inputs, widths[group], stride if block == 0 else 1, place, dropout, conv, shortcut, norm)
                 )
         self.blocks = nn.Sequential(*blocks)
-        self.norm = norm(widths[-1])
+        self.max_before_norm = max_before_norm
+        self.norm = nn.BatchNorm2d(widths[-1]) if max_before_norm else norm(widths[-1])
         self.head = nn.Linear(widths[-1], classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
@@ -237,6 +240,8 @@ class WideResNet(nn.Module):
         """The map of the last ReLU, ``(B, widths[-1], H / 4, W / 4)``, its maximum over scales where it has them."""
         check_images(x, self.in_channels)
         x = self.blocks(self.stem(self.door(x)))
+        if self.max_before_norm:
+            x = max_over_scales(x)
         return max_over_scales(nn.functional.relu(self.norm(x)))
 
 
