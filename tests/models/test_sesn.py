@@ -65,7 +65,7 @@ def test_a_scale_is_cut_off_at_its_share_of_the_size_and_normalised_by_the_small
 
 
 def test_a_scaled_image_gives_the_scaled_response():
-    """Blobs, and the same blobs twice as large: responses agree to 1e-6, a relative squared error, where kernels are resolved."""
+    """Blobs, and the same blobs twice as large: a relative squared error below 1e-6 where kernels are resolved."""
 
     def blobs(scale, side):
         u = (torch.arange(side, dtype=torch.float64) - side // 2) / scale
