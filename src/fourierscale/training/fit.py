@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import inspect
 import json
 import logging
 import os
@@ -136,16 +135,11 @@ def resolve_model(config: Config, splits: ScaledSplits) -> Config:
     another size.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
-    parameters = inspect.signature(info.build).parameters
-
-    def usual(option: str) -> Any:
-        return info.defaults.get(option, parameters[option].default)
-
     for option, value in (("classes", len(splits.classes)), ("in_channels", int(splits.train.images.shape[1]))):
-        if option in info.options and option not in overrides and usual(option) != value:
+        if option in info.options and option not in overrides and info.default(option) != value:
             overrides[option] = value
     free = "resolutions" in info.options and "resolutions" not in overrides
-    if free and max(usual("resolutions")) != max(splits.protocol.resolutions):
+    if free and max(info.default("resolutions")) != max(splits.protocol.resolutions):
         overrides["resolutions"] = list(splits.protocol.equivariance)
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
 

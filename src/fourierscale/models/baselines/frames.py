@@ -43,7 +43,7 @@ class MnistFrame(nn.Module):
             the last one keeps it, the maximum is taken behind its norm.
         pools: Poolings of images, one per stage, that end in 2 x 2; default: those above.
         door: What an image goes through first, for example a lift to a scale axis.
-        head: ``(B, widths[-1], 2, 2)`` to ``(B, classes)``; default: the MLP above.
+        head_bias: Whether the first Linear has a bias.
 
     >>> import torch
     >>> frame = MnistFrame(lambda i, o, stage: nn.Conv2d(i, o, 3, padding=1), widths=(2, 3, 4)).eval()
@@ -65,7 +65,7 @@ class MnistFrame(nn.Module):
         keep_scales: Sequence[bool] = (False, False, False),
         pools: Sequence[nn.Module] | None = None,
         door: nn.Module | None = None,
-        head: nn.Module | None = None,
+        head_bias: bool = False,
     ) -> None:
         super().__init__()
         if len(widths) != 3 or len(keep_scales) != 3 or (pools is not None and len(pools) != 3):
@@ -80,10 +80,10 @@ class MnistFrame(nn.Module):
             nn.BatchNorm3d(width) if keep else nn.BatchNorm2d(width)
             for width, keep in zip(widths, self.keep_scales, strict=True)
         )
-        self.head = head or nn.Sequential(
+        self.head = nn.Sequential(
             nn.Flatten(),
-            nn.Linear(CELLS * widths[-1], hidden, bias=False),
-            nn.BatchNorm1d(hidden),
+            nn.Linear(CELLS * widths[-1], hidden, bias=head_bias),
+            BatchNorm(hidden),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(hidden, classes),
@@ -108,6 +108,18 @@ class MnistFrame(nn.Module):
             if stage < 2:
                 x = self.norms[stage](_pool(self.pools[stage], x))
         return x
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that takes a last batch of one image: it has no statistics, so the running ones serve."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, C)`` in and out."""
+        if self.training and len(x) == 1:
+            return nn.functional.batch_norm(
+                x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(x)
 
 
 def max_over_scales(x: Tensor) -> Tensor:
@@ -172,7 +184,7 @@ class WideResNet(nn.Module):
 
     Blocks are norm, ReLU, convolution, norm, ReLU, dropout, convolution. Where the number of channels changes, a 1x1
     shortcut starts behind the first ReLU. Groups 2 and 3 stride by 2, so 96 x 96 becomes 24 x 24. Plain convolutions
-    are drawn from :math:`N(0, 2 / (k^2 C_{out}))`.
+    are drawn from :math:`N(0, 2 / (k^2 C_{out}))`, the bias of the Linear starts at 0.
 
     The final feature map, on which Equi-Err is measured, is that of the last ReLU, a quarter of the image's side.
 
@@ -227,6 +239,7 @@ class WideResNet(nn.Module):
         self.max_before_norm = max_before_norm
         self.norm = nn.BatchNorm2d(widths[-1]) if max_before_norm else norm(widths[-1])
         self.head = nn.Linear(widths[-1], classes)
+        nn.init.zeros_(self.head.bias)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.normal_(module.weight, std=math.sqrt(2 / (math.prod(module.kernel_size) * module.out_channels)))
