@@ -24,9 +24,17 @@ DEAD_STL10 = 3 * 11 + 11 * 88 + 3 * 88**2 + 88 * 176 + 3 * 176**2 + 176 * 352 + 
         ("per-resolution-cnn-mnist", 21 * 494_549),
         ("si-convnet-mnist", 494_549),
         ("ss-cnn-mnist", 493_688 - DEAD_MNIST),
+        ("sesn-mnist", 494_549),
+        ("sesn-vector-mnist", 494_549),
+        ("dss-mnist", 494_359),
+        ("dss-vector-mnist", 494_359),
+        ("disco-mnist", 494_549),
         ("wrn-stl10", 10_961_370),
         ("si-convnet-stl10", 10_961_370),
         ("ss-cnn-stl10", 10_846_835 - DEAD_STL10),
+        ("sesn-stl10", 10_961_370),
+        ("dss-stl10", 10_939_482),
+        ("disco-stl10", 10_961_370),
     ],
 )
 def test_parameters_are_those_of_the_published_nets(name, parameters):
@@ -119,6 +127,9 @@ def test_importing_the_library_builds_no_model():
         "assert len(fourierscale.list_models()) > 10\n"
         "assert not made, made\n"
         "assert not vars(constants._STORE)\n"
+        "from fourierscale.models.baselines import disco_basis, dss, hermite\n"
+        "made = [disco_basis.disco_basis, disco_basis.fit_disco_basis, dss.discrete_gaussian, hermite.hermite_basis]\n"
+        "assert not any(build.cache_info().currsize for build in made)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

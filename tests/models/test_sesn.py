@@ -126,6 +126,12 @@ def test_weights_begin_like_a_convolution_of_as_many_weights():
     assert net.blocks[2].shortcut.weight.std().item() == pytest.approx(math.sqrt(2 / 32), rel=0.1)
 
 
+def test_variants_of_the_residual_net_have_their_parameters():
+    with torch.device("meta"):
+        counts = [sum(p.numel() for p in build_sesn_stl10(variant=v).parameters()) for v in ("A", "B", "C")]
+    assert counts == [10_961_370, 10_961_370, 10_979_802]
+
+
 def test_variants_of_the_residual_net_mix_scales_where_they_say():
     kinds = {}
     for variant in ("A", "B", "C"):

@@ -18,8 +18,11 @@ from fourierscale.models.baselines.sesn import (
     pointwise_scale_conv,
     residual_init,
 )
+from fourierscale.models.registry import ModelInfo, register
 
 __all__ = ["build_disco_mnist", "build_disco_stl10"]
+
+CITATION = "Sosnovik et al., DISCO: accurate Discrete Scale Convolutions, BMVC 2021"
 
 
 def build_disco_mnist(
@@ -112,3 +115,29 @@ def build_disco_stl10(
         norm=nn.BatchNorm3d,
         max_before_norm=True,
     )
+
+
+register(
+    ModelInfo(
+        "disco-mnist",
+        build_disco_mnist,
+        {},
+        "kernels at four scales in a basis fitted on the grid, on doubled images",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "disco-stl10",
+        build_disco_stl10,
+        {},
+        "the wide residual net with kernels at three scales in a fitted basis",
+        "stl10-baseline",
+        "zero",
+        96,
+        CITATION,
+    )
+)

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed, fixed
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
 
 __all__ = ["DilatedScaleConv2d", "DssInit", "GaussianLift", "build_dss_mnist", "build_dss_stl10", "discrete_gaussian"]
 
+CITATION = "Worrall and Welling, Deep Scale-spaces: Equivariance Over Scale, NeurIPS 2019"
 DssInit: TypeAlias = Literal["he", "delta"]
 """How weights begin; see :class:`DilatedScaleConv2d`."""
 
@@ -259,3 +261,41 @@ def build_dss_stl10(
     return WideResNet(
         in_channels, classes, widths, dropout, conv=conv, shortcut=shortcut, norm=nn.BatchNorm3d, door=door
     )
+
+
+register(
+    ModelInfo(
+        "dss-mnist",
+        build_dss_mnist,
+        {},
+        "lift to two blurs and dilated kernels, maximum over scales in each stage",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "dss-vector-mnist",
+        build_dss_mnist,
+        {"vector": True},
+        "one lift to two blurs, dilated kernels, scales kept to the head",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "dss-stl10",
+        build_dss_stl10,
+        {},
+        "the wide residual net over four blurs, with dilated kernels",
+        "stl10-baseline",
+        "zero",
+        96,
+        CITATION,
+    )
+)

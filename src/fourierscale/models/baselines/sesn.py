@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet, max_over_scales
 from fourierscale.models.baselines.hermite import hermite_basis
+from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "residual_init",
 ]
 
+CITATION = "Sosnovik et al., Scale-Equivariant Steerable Networks, ICLR 2020"
 SesnVariant: TypeAlias = Literal["A", "B", "C"]
 """How scales meet in the wide residual net; see :func:`build_sesn_stl10`."""
 
@@ -251,3 +253,41 @@ def build_sesn_stl10(
         norm=nn.BatchNorm3d,
         max_before_norm=True,
     )
+
+
+register(
+    ModelInfo(
+        "sesn-mnist",
+        build_sesn_mnist,
+        {},
+        "steerable kernels at four scales, maximum over scales in each stage",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "sesn-vector-mnist",
+        build_sesn_mnist,
+        {"vector": True, "kernel_size": 13, "scales": (1.5, 2.6, 4.5)},
+        "steerable kernels at three scales, kept to the last stage",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "sesn-stl10",
+        build_sesn_stl10,
+        {},
+        "the wide residual net with steerable kernels at three scales, variant A",
+        "stl10-baseline",
+        "zero",
+        96,
+        CITATION,
+    )
+)
