@@ -122,22 +122,27 @@ def test_disco_fits_better_than_sesn_of_the_same_widths():
 
 
 @pytest.mark.slow
-def test_adam_with_its_authors_recipe_ends_higher():
-    """Adam at 1e-3, ten times less from epoch 20 and from epoch 30, 40 epochs of 157 steps: 1.21 times our loss."""
-    fitted = fit_disco_basis(*STL10)
-    forms = module._forms(STL10[0], STL10[2])
-    free = torch.randn(9, 25, dtype=torch.float64, requires_grad=True)
+@pytest.mark.parametrize(("setting", "ratio"), [(STL10, 1.1), (MNIST, 2.0)])
+def test_adam_with_its_authors_recipe_ends_higher(setting, ratio):
+    """Adam at 1e-3, ten times less from epochs 20 and 30 on, 40 epochs of 157 steps, on the exact loss.
+
+    Measured: 107.9 against 89.1 for photographs, 1230 against 409 for digits.
+    """
+    fitted, scales = fit_disco_basis(*setting), setting[2]
+    forms = module._forms(setting[0], scales)
+    flat, inner = fitted.flatten(2), slice(1, len(scales) - 1)  # the first and the last scale are whole
+    free = torch.randn_like(flat[:, inner]).requires_grad_()
     optimizer = torch.optim.Adam([free], 1e-3)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [20 * 157, 30 * 157], 0.1)
-    flat = fitted.flatten(2)
     for _ in range(40 * 157):
-        basis = torch.stack([flat[:, 0], free, flat[:, 2]], 1)
-        loss = sum(module._squares(forms[pair], basis, *pair).sum().sqrt() for pair in ((0, 1), (1, 2)))
+        basis = torch.cat([flat[:, :1], free, flat[:, -1:]], 1)
+        pairs = [pair for pair in forms if pair != (0, len(scales) - 1)]
+        loss = sum(module._squares(forms[pair], basis, *pair).sum().sqrt() for pair in pairs)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         schedule.step()
-    assert loss.item() > 1.1 * basis_loss(fitted, STL10[2])
+    assert loss.item() > ratio * basis_loss(fitted, scales)
 
 
 def test_the_basis_of_the_nets_is_hermite_functions_at_scale_one():
