@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.models.baselines.dss import (
-    DilatedScaleConv2d,
-    GaussianLift,
-    build_dss_stl10,
-    discrete_gaussian,
-)
+from fourierscale.models.baselines.dss import DilatedScaleConv2d, build_dss_stl10
+from fourierscale.models.baselines.scale_space import GaussianLift, discrete_gaussian
 from fourierscale.testing import relative_error
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from fourierscale.models.baselines.hermite import hermite_basis, hermite_functions
-from fourierscale.models.baselines.sesn import LiftingConv2d, ScaleConv2d, build_sesn_mnist, build_sesn_stl10
+from fourierscale.models.baselines.sesn import build_sesn_mnist, build_sesn_stl10
+from fourierscale.models.baselines.steerable import LiftingConv2d, ScaleConv2d
 from fourierscale.testing import relative_error
 
 SCALES = (1.7, 2.45, 3.54, 5.1)

@@ -1,6 +1,6 @@
 """DISCO: accurate discrete scale convolutions (Sosnovik, Moskalev and Smeulders, BMVC 2021).
 
-SESN's layers over a basis that is fitted on the grid instead of sampled from a formula; :mod:`disco_basis` has the fit.
+SESN's layers over a basis that is fitted on the grid instead of sampled from a formula; ``disco_basis.py`` has the fit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import nn
 
 from fourierscale.models.baselines.disco_basis import disco_basis
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
-from fourierscale.models.baselines.sesn import (
+from fourierscale.models.baselines.steerable import (
     LiftingConv2d,
     MaxOverScales,
     ScaleConv2d,
