@@ -158,4 +158,4 @@ def test_options_that_cannot_be_are_explained():
     with pytest.raises(ValueError, match="one per block"):
         create_model("fourier-cnn-mnist", modes=(3, 4))
     with pytest.raises(ValueError, match="from 1 to 28"):
-        create_model("per-resolution-cnn-mnist", resolutions=[28, 30])
+        create_model("per-resolution-cnn-mnist", image_resolutions=[28, 30])

@@ -11,7 +11,7 @@ from fourierscale.training.optim import make_optimizer
 
 
 def small(**options) -> PerResolutionCNN:
-    return PerResolutionCNN(**{"resolutions": (8, 13, 28), "widths": (2, 3, 4), "hidden": 5, **options})
+    return PerResolutionCNN(**{"image_resolutions": (8, 13, 28), "widths": (2, 3, 4), "hidden": 5, **options})
 
 
 @pytest.mark.parametrize("resolution", [8, 13, 28])

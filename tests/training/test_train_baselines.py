@@ -12,8 +12,9 @@ from PIL import Image
 
 from fourierscale.cli import main
 from fourierscale.models import model_info
+from fourierscale.training import fit, load_config, load_model
 from tests.models.small_baselines import DIGITS, PHOTOS, SMALL
-from tests.training.small_runs import write_digits
+from tests.training.small_runs import small_splits, write_digits
 
 QUICK = ("train.progress=false", "eval.limit=6", "eval.sample=3", "data.train_size=42")
 
@@ -78,6 +79,14 @@ def test_baselines_train_on_photographs_with_their_recipe(name: str, photos: Pat
     assert done["optim"]["step_size"] == 100
     assert done["model"]["overrides"]["classes"] == 3
     assert done["metrics"]["equi_err"] > 1e-6
+
+
+def test_a_cnn_per_resolution_has_one_for_every_resolution_of_other_data(tmp_path: Path) -> None:
+    settings = ["model.name=per-resolution-cnn-mnist", "model.overrides.widths=[2, 2, 2]", "data.batch_size=8"]
+    quick = ["train.epochs=1", "train.progress=false", "eval.sample=3"]
+    metrics = fit(load_config("mnist-baseline", [*settings, *quick]), tmp_path / "run", splits=small_splits())
+    assert set(load_model(tmp_path / "run").cnns) == {"8", "9", "10", "11", "12"}
+    assert metrics["images"] == 60
 
 
 def test_without_an_out_the_folder_has_the_models_name(digits: Path, tmp_path: Path, monkeypatch) -> None:

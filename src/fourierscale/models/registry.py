@@ -44,7 +44,8 @@ class ModelInfo:
     @property
     def largest_input(self) -> tuple[int, int, int]:
         """Channels, height and width of the largest image it was made for."""
-        side = self.fit_size or max(self.default("resolutions"))
+        resolutions = "resolutions" if "resolutions" in self.options else "image_resolutions"
+        side = self.fit_size or max(self.default(resolutions))
         return self.default("in_channels"), side, side
 
 

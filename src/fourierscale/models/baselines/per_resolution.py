@@ -26,7 +26,7 @@ class PerResolutionCNN(nn.Module):
     Equi-Err compares what two different CNNs make of one image at two resolutions, on the grid of the smaller one.
 
     Args:
-        resolutions: Resolutions of the images, at most 28.
+        image_resolutions: Every resolution that images have, at most 28.
         in_channels: Channels of the image.
         classes: Number of classes.
         widths: Channels of the stages of each CNN.
@@ -44,7 +44,7 @@ class PerResolutionCNN(nn.Module):
 
     def __init__(
         self,
-        resolutions: Iterable[int] = range(8, 29),
+        image_resolutions: Iterable[int] = range(8, 29),
         in_channels: int = 1,
         classes: int = 10,
         widths: Sequence[int] = (32, 63, 95),
@@ -53,9 +53,9 @@ class PerResolutionCNN(nn.Module):
         background: float = BLACK,
     ) -> None:
         super().__init__()
-        sizes = sorted(set(resolutions))
+        sizes = sorted(set(image_resolutions))
         if not sizes or sizes[0] < 1 or sizes[-1] > SIDE:
-            raise ValueError(f"resolutions must be from 1 to {SIDE}, the input size of each CNN, got {sizes}")
+            raise ValueError(f"image_resolutions must be from 1 to {SIDE}, the input size of each CNN, got {sizes}")
         self.in_channels = in_channels
         self.background = background
         self.cnns = nn.ModuleDict(
