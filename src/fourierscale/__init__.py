@@ -1,8 +1,8 @@
 """Truly scale-equivariant deep nets with Fourier layers.
 
 Downscale the image or downscale the features: the numbers agree to machine precision, at every resolution.
-``fourierscale.functional`` holds the mathematics, ``fourierscale.kernels`` its fast twins, ``fourierscale.nn`` the layers,
-``fourierscale.models`` the networks, ``fourierscale.testing`` the tools that check a claim.
+``fourierscale.functional`` holds the mathematics, ``fourierscale.kernels`` its fast twins, ``fourierscale.nn`` the
+layers, ``fourierscale.models`` the networks, ``fourierscale.testing`` the tools that check a claim.
 """
 
 from fourierscale import functional, kernels, models, nn, testing

@@ -47,6 +47,8 @@ def test_settings_replace_fields_of_every_type() -> None:
     assert config.model.overrides == {"widths": [4, 8]}
     assert config.train.devices == "0,1"
     assert config.replaced(["data.data_dir=none"]).data.data_dir is None
+    words = load_config("mnist-paper", ["loss.hinge=none", "data.augment=none"])
+    assert (words.loss.hinge, words.data.augment) == ("none", "none")
 
 
 @pytest.mark.parametrize(

@@ -51,3 +51,31 @@ def test_dropout_of_a_replayed_pass_follows_the_seed():
     assert not torch.equal(first[0], first[1])
     again = draws(GraphedTraining(model, 4), 2)  # captured at another step: the same mask for the same seed
     torch.testing.assert_close(again[0], first[1])
+
+
+@pytest.mark.gpu
+def test_capturing_leaves_the_averages_of_batch_norms_alone():
+    from fourierscale.training.graphs import GraphedTraining
+
+    model, twin = (create_model("cnn-mnist", widths=(4, 5, 6), dropout=0.0).cuda().train() for _ in range(2))
+    twin.load_state_dict(model.state_dict())
+    graphed = GraphedTraining(model, batch_size=8)
+    for _ in range(3):
+        x = torch.randn(8, 1, 28, 28, device="cuda")
+        torch.testing.assert_close(graphed(x), twin(x))
+    for (name, a), b in zip(model.named_buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(a, b, msg=name)
+    assert model.norms[0].num_batches_tracked.item() == 3
+
+
+@pytest.mark.gpu
+def test_a_model_of_which_a_batch_uses_a_part_leaves_the_rest_without_gradients():
+    from fourierscale.training.graphs import GraphedTraining
+
+    model = create_model("per-resolution-cnn-mnist", widths=(2, 3, 4), hidden=5).cuda().train()
+    graphed = GraphedTraining(model, batch_size=4)
+    for size in (8, 28, 8):
+        model.zero_grad()
+        graphed(torch.randn(4, 1, size, size, device="cuda")).sum().backward()
+        with_gradients = {name.split(".")[1] for name, p in model.named_parameters() if p.grad is not None}
+        assert with_gradients == {str(size)}

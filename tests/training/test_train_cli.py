@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from fourierscale.cli import main
+from fourierscale.models import list_models
 from fourierscale.training import fit
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -111,12 +112,17 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     assert "   9 px  " in out
 
 
-def test_models_are_listed_with_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_models_are_listed_with_their_cost_in_a_hundred_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     assert main(["models"]) == 0
     out = capsys.readouterr().out
-    assert "scalenet-mnist" in out
-    assert "593,530" in out
-    assert "any size" in out
+    assert max(map(len, out.splitlines())) <= 100
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert set(list_models()) <= set(rows)
+    assert all(word in rows["scalenet-mnist"] for word in ("593,530", "any size", "Rahman and Yeh"))
+    assert all(word in rows["cnn-mnist"] for word in ("494,549", "70.1 M", "zero to 28", "Sosnovik"))
     assert "NeurIPS 2023" in out
 
 

@@ -8,18 +8,37 @@ __all__ = ["models"]
 
 
 def models() -> None:
-    """List the models: parameters, how images reach them, what they are, whom to cite."""
+    """List the models: parameters, work of a forward pass, how images reach them, whom to cite."""
     from rich.console import Console
     from rich.table import Table
 
-    from fourierscale.models import create_model, list_models, model_info
+    from fourierscale.models import list_models, model_cost, model_info
 
-    table = Table("name", "parameters", "input", "description", "citation")
+    table = Table("name", box=None, pad_edge=False)
+    for column in ("parameters", "FLOPs", "fixed"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("input", no_wrap=True)
+    table.add_column("citation")
+    table.columns[0].no_wrap = True
     for name in list_models():
-        info = model_info(name)
-        count = sum(parameter.numel() for parameter in create_model(name).parameters())
-        size = f" to {info.fit_size}" if info.fit_size else ""
-        taken = "any size" if info.fit is None else f"{info.fit}{size}"
-        table.add_row(name, f"{count:,}", taken, info.description, info.citation)
+        info, cost = model_info(name), model_cost(name)
+        taken = "any size" if info.fit is None else f"{info.fit} to {info.fit_size}"
+        fixed = short(cost.fixed_flops) if cost.fixed_flops else ""
+        table.add_row(name, f"{cost.parameters:,}", short(cost.flops), fixed, taken, info.citation)
     Console().print(table)
-    typer.echo("'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it.")
+    typer.echo(
+        "\nFLOPs of a forward pass: for each image, at the largest size, and fixed for a batch.\n"
+        "'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it."
+    )
+
+
+def short(number: int) -> str:
+    """A large number in three digits.
+
+    >>> short(70_121_602), short(1_653_943_296), short(999_600)
+    ('70.1 M', '1.65 G', '1.00 M')
+    """
+    unit = next(unit for unit in (1e3, 1e6, 1e9, 1e12) if number < 999.5 * unit)
+    value = number / unit
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f} {({1e3: 'k', 1e6: 'M', 1e9: 'G', 1e12: 'T'})[unit]}"

@@ -19,12 +19,14 @@ __all__ = ["train"]
 def train(
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", help="A .toml or .yaml file, or a preset: tiny, mnist-paper, mnist-best."),
+        typer.Option("--config", "-c", help="A .toml or .yaml file, or a preset; that of the model if not given."),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
     ] = None,
-    model: Annotated[str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. The default is a tiny one.")
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
@@ -52,7 +54,7 @@ def train(
         "train.strategy": strategy,
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
-    source = config or "tiny"
+    source = config or _recipe(model)
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -66,7 +68,7 @@ def train(
     from fourierscale.training import fit, load_splits
     from fourierscale.training.picture import draw_metrics
 
-    folder = out or _folder(config or "tiny")
+    folder = out or _folder(config or model or source)
     main_process = os.environ.get("LOCAL_RANK", "0") == "0"
     with reporting() as report:
         splits = load_splits(resolved, report)
@@ -76,6 +78,17 @@ def train(
         draw_metrics(metrics, folder / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {folder}")
+
+
+def _recipe(model: str | None) -> str:
+    """The preset that a model is trained with."""
+    from fourierscale.models import model_info
+    from fourierscale.training.errors import ConfigError
+
+    try:
+        return "tiny" if model is None else model_info(model).recipe
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _folder(name: str) -> Path:

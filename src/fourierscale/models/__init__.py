@@ -1,6 +1,8 @@
-"""Networks: the paper's, by name, with weights."""
+"""Networks: the paper's and those it compares with, by name, with weights."""
 
+from fourierscale.models import baselines
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
+from fourierscale.models.cost import Cost, model_cost
 from fourierscale.models.registry import (
     ModelInfo,
     create_model,
@@ -13,13 +15,16 @@ from fourierscale.models.registry import (
 from fourierscale.models.scalenet import ScaleNet
 
 __all__ = [
+    "Cost",
     "ModelInfo",
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "baselines",
     "create_model",
     "list_models",
     "load_pretrained",
+    "model_cost",
     "model_info",
     "pretrained_info",
     "register",

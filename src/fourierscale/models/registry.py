@@ -26,6 +26,8 @@ class ModelInfo:
     defaults: Mapping[str, Any]
     """The preset; every entry can be overridden."""
     description: str
+    recipe: str
+    """The training preset that ``fourierscale train --model NAME`` takes if it is given no other."""
     fit: str | None = None
     """How images of any size reach a model of one input size (a mode of the data module); None: as they are."""
     fit_size: int | None = None
@@ -34,6 +36,17 @@ class ModelInfo:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "options", tuple(inspect.signature(self.build).parameters))
+
+    def default(self, option: str) -> Any:
+        """What an option is if it is not overridden."""
+        return self.defaults.get(option, inspect.signature(self.build).parameters[option].default)
+
+    @property
+    def largest_input(self) -> tuple[int, int, int]:
+        """Channels, height and width of the largest image it was made for."""
+        resolutions = "resolutions" if "resolutions" in self.options else "image_resolutions"
+        side = self.fit_size or max(self.default(resolutions))
+        return self.default("in_channels"), side, side
 
 
 _MODELS: dict[str, ModelInfo] = {}
@@ -156,6 +169,7 @@ register(
         build_scale_classifier,
         {},
         "the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
+        "mnist-paper",
     )
 )
 register(
@@ -171,6 +185,7 @@ register(
             "residual": True,
         },
         "the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48, 56, ..., 96 pixels",
+        "stl10-paper",
     )
 )
 register(
@@ -179,5 +194,6 @@ register(
         build_scale_classifier,
         {"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},
         "two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
+        "tiny",
     )
 )

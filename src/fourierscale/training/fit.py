@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import inspect
 import json
 import logging
 import os
@@ -132,21 +131,18 @@ def fit(
 def resolve_model(config: Config, splits: ScaledSplits) -> Config:
     """The config with the model's options that follow from the data: classes, channels, resolutions.
 
-    Options that the config names stay as they are. Resolutions are the data's only where the model's own end at
-    another size.
+    Options that the config names stay as they are. Resolutions (those of R, or all that images have) are the data's
+    only where the model's own end at another size.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
-    parameters = inspect.signature(info.build).parameters
-
-    def usual(option: str) -> Any:
-        return info.defaults.get(option, parameters[option].default)
-
     for option, value in (("classes", len(splits.classes)), ("in_channels", int(splits.train.images.shape[1]))):
-        if option in info.options and option not in overrides and usual(option) != value:
+        if option in info.options and option not in overrides and info.default(option) != value:
             overrides[option] = value
-    free = "resolutions" in info.options and "resolutions" not in overrides
-    if free and max(usual("resolutions")) != max(splits.protocol.resolutions):
-        overrides["resolutions"] = list(splits.protocol.equivariance)
+    protocol = splits.protocol
+    for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
+        free = option in info.options and option not in overrides
+        if free and max(info.default(option)) != max(protocol.resolutions):
+            overrides[option] = list(values)
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
 
 

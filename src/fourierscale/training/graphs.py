@@ -32,9 +32,12 @@ class GraphedTraining:
             return y
         shape = tuple(x.shape)
         if shape not in self._graphs:
-            state = torch.cuda.get_rng_state(x.device)  # capturing draws too: a replayed step must not know
+            # capturing draws numbers and moves the averages of batch norms: a replayed step must not know
+            state, buffers = torch.cuda.get_rng_state(x.device), [buffer.clone() for buffer in self.model.buffers()]
             self._graphs[shape] = _Graph(self.model, x, self._pool)
             torch.cuda.set_rng_state(state, x.device)
+            for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                buffer.copy_(before)
         graph = self._graphs[shape]
         replayed: Tensor = _Replay.apply(graph, x, *graph.parameters)  # type: ignore[no-untyped-call]
         return replayed

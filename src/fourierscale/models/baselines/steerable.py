@@ -1,0 +1,157 @@
+r"""Convolutions with kernels at several scales: the layers that SESN and DISCO share.
+
+A kernel is a learned combination of fixed functions :math:`\psi_i`. Each function is given at every scale, so the same
+weights make the kernel at every scale. Features have a scale axis, ``(B, C, S, H, W)``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.models.baselines.fixed import add_fixed
+from fourierscale.models.baselines.frames import Place, max_over_scales
+from fourierscale.nn.checks import positive
+
+__all__ = ["LiftingConv2d", "MaxOverScales", "ScaleConv2d", "pointwise_scale_conv", "residual_init"]
+
+
+class _BasisConv2d(nn.Module):
+    """Weights over a fixed basis ``(functions, scales, size, size)``, and a bias shared by the scales."""
+
+    basis: Tensor
+
+    def __init__(
+        self, in_channels: int, out_channels: int, basis: Tensor, stride: int, bias: bool, extent: int
+    ) -> None:
+        super().__init__()
+        if basis.ndim != 4 or basis.shape[2] != basis.shape[3] or basis.shape[2] % 2 == 0:
+            raise ValueError(
+                f"expected a basis of shape (functions, scales, size, size), size odd, got {tuple(basis.shape)}"
+            )
+        self.in_channels = positive(in_channels, "in_channels")
+        self.out_channels = positive(out_channels, "out_channels")
+        self.stride = positive(stride, "stride")
+        self.extent = positive(extent, "extent")
+        self.scales = basis.shape[1]
+        self.padding = basis.shape[2] // 2
+        add_fixed(self, "basis", basis)
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, extent, basis.shape[0]))
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+
+    def kernels(self) -> Tensor:
+        """The kernel of every scale, ``(C', C, extent, S, size, size)``."""
+        kernels = self.weight @ self.basis.flatten(1)
+        return torch.unflatten(kernels, 3, self.basis.shape[1:])
+
+    def _bias(self) -> Tensor | float:
+        return 0.0 if self.bias is None else self.bias[:, None, None, None]
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print(model)``."""
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.basis.shape[2]}, scales={self.scales}, "
+            f"extent={self.extent}, stride={self.stride}, bias={self.bias is not None}"
+        )
+
+
+class LiftingConv2d(_BasisConv2d):
+    r"""From images to features with a scale axis: one kernel, at every scale.
+
+    .. math:: y[c', s] = \sum_c \Big(\sum_i w_{c' c i} \, \psi_{i s}\Big) * x[c]
+
+    It is one convolution: the kernels of all scales are so many output channels. Padding is with zeros, "same". The
+    weights begin as those of ``nn.Conv2d`` do, the bias at zero.
+
+    Args:
+        in_channels: Channels of the image.
+        out_channels: Channels of the features.
+        basis: ``(functions, scales, size, size)``, such as a :func:`hermite_basis`; not saved with the weights.
+        stride: Stride of the convolution.
+        bias: Whether there is one, shared by the scales.
+
+    >>> from fourierscale.models.baselines.hermite import hermite_basis
+    >>> conv = LiftingConv2d(1, 4, hermite_basis(7, (0.9, 1.27, 1.79), 9))
+    >>> conv(torch.rand(2, 1, 12, 12)).shape
+    torch.Size([2, 4, 3, 12, 12])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, basis: Tensor, stride: int = 1, bias: bool = True) -> None:
+        super().__init__(in_channels, out_channels, basis, stride, bias, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images ``(B, C, H, W)`` to features ``(B, C', S, H, W)``."""
+        kernels = self.kernels()[:, :, 0].transpose(1, 2).flatten(0, 1)  # (C' S, C, size, size)
+        y = nn.functional.conv2d(x, kernels, None, self.stride, self.padding)
+        return torch.unflatten(y, 1, (self.out_channels, self.scales)) + self._bias()
+
+
+class ScaleConv2d(_BasisConv2d):
+    r"""From features with a scale axis to such features.
+
+    .. math:: y[c', s] = \sum_c \sum_{e < E} \Big(\sum_i w_{c' c e i} \, \psi_{i s}\Big) * x[c, s + e]
+
+    with zeros beyond the largest scale. It is one convolution, grouped over scales. Padding and initial weights are
+    those of :class:`LiftingConv2d`.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        basis: ``(functions, scales, size, size)``; not saved with the weights.
+        extent: How many neighbouring scales :math:`E` the kernel reads.
+        stride: Stride of the convolution.
+        bias: Whether there is one, shared by the scales.
+
+    >>> from fourierscale.models.baselines.hermite import hermite_basis
+    >>> conv = ScaleConv2d(4, 5, hermite_basis(7, (0.9, 1.27, 1.79), 9), extent=2)
+    >>> conv(torch.rand(2, 4, 3, 12, 12)).shape
+    torch.Size([2, 5, 3, 12, 12])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        basis: Tensor,
+        extent: int = 1,
+        stride: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, basis, stride, bias, extent)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features ``(B, C, S, H, W)`` to ``(B, C', S, H, W)``."""
+        if x.ndim != 5 or x.shape[2] != self.scales:
+            raise ValueError(
+                f"expected features of shape (batch, {self.in_channels}, {self.scales}, height, width), "
+                f"got {tuple(x.shape)}"
+            )
+        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1)).unfold(2, self.extent, 1)  # (B, C, S, H, W, E)
+        stacked = seen.permute(0, 2, 1, 5, 3, 4).flatten(1, 3)  # (B, S C E, H, W)
+        kernels = self.kernels().permute(3, 0, 1, 2, 4, 5).flatten(2, 3).flatten(0, 1)  # (S C', C E, size, size)
+        y = nn.functional.conv2d(stacked, kernels, None, self.stride, self.padding, groups=self.scales)
+        return torch.unflatten(y, 1, (self.scales, self.out_channels)).transpose(1, 2) + self._bias()
+
+
+class MaxOverScales(nn.Module):
+    """Features ``(B, C, S, H, W)`` to images ``(B, C, H, W)``: the maximum over scales."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The maximum."""
+        return max_over_scales(x)
+
+
+def residual_init(conv: nn.Module) -> nn.Module:
+    r"""Draw the weights of a convolution of the residual nets from :math:`N(0, 2 / n)`, :math:`n` per input channel."""
+    weight = conv.weight
+    assert isinstance(weight, Tensor)
+    nn.init.normal_(weight, std=math.sqrt(2 * weight.shape[1] / weight.numel()))
+    return conv
+
+
+def pointwise_scale_conv(in_channels: int, out_channels: int, stride: int, place: Place) -> nn.Module:
+    """The 1x1 shortcut of features with scales, the same at each of them."""
+    return residual_init(nn.Conv3d(in_channels, out_channels, 1, (1, stride, stride), bias=False))

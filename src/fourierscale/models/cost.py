@@ -1,0 +1,52 @@
+"""What a model costs, counted without computing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fourierscale.models.registry import create_model, model_info
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Size of a model and work of a forward pass.
+
+    The work is that of products and convolutions, in floating point operations: a product and its sum are two.
+
+    Attributes:
+        parameters: How many numbers are trained.
+        flops: Work for each image of a batch.
+        fixed_flops: Work once for a batch, whatever its size: making filters and spectra from parameters.
+        input: Channels, height and width of the image: the largest the model was made for.
+    """
+
+    parameters: int
+    flops: int
+    fixed_flops: int
+    input: tuple[int, int, int]
+
+
+def model_cost(name: str) -> Cost:
+    """Parameters and FLOPs of a model by name, from tensors that have shapes but no values.
+
+    >>> model_cost("cnn-mnist")
+    Cost(parameters=494549, flops=70121602, fixed_flops=0, input=(1, 28, 28))
+    """
+    shape = model_info(name).largest_input
+    with torch.device("meta"):
+        model = create_model(name).eval()
+        one, two = (_forward_flops(model, torch.empty(images, *shape)) for images in (1, 2))
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return Cost(trained, two - one, 2 * one - two, shape)
+
+
+def _forward_flops(model: nn.Module, x: torch.Tensor) -> int:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    with torch.inference_mode(), counter:
+        model(x)
+    return counter.get_total_flops()
