@@ -24,9 +24,10 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 
 from fourierscale.data import ScaledSplits
+from fourierscale.data.protocols import Protocol
 from fourierscale.data.sources import Report
 from fourierscale.models.registry import create_model, model_info
-from fourierscale.training.callbacks import EpochLog
+from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, TrainingError
@@ -76,7 +77,7 @@ def fit(
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
-    config = resolve_model(config, splits)
+    config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     if checkpoint is not None:
         _check_checkpoint(checkpoint, config)
     root.mkdir(parents=True, exist_ok=True)
@@ -124,16 +125,22 @@ def fit(
     )
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
-        save_model(final, root, describe(config, splits, metrics))
+        save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
         (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return metrics
 
 
-def resolve_model(config: Config, splits: ScaledSplits) -> Config:
+def resolve_model(config: Config, protocol: Protocol, classes: int, channels: int) -> Config:
     """The config with the model's options that follow from the data: classes, channels, resolutions.
 
     Options that the config names stay as they are. Resolutions are the data's only where the model's own end at
     another size.
+
+    Args:
+        config: What the user asked for.
+        protocol: Names the resolutions.
+        classes: How many the data has.
+        channels: Of its images.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
     parameters = inspect.signature(info.build).parameters
@@ -141,16 +148,18 @@ def resolve_model(config: Config, splits: ScaledSplits) -> Config:
     def usual(option: str) -> Any:
         return info.defaults.get(option, parameters[option].default)
 
-    for option, value in (("classes", len(splits.classes)), ("in_channels", int(splits.train.images.shape[1]))):
+    for option, value in (("classes", classes), ("in_channels", channels)):
         if option in info.options and option not in overrides and usual(option) != value:
             overrides[option] = value
     free = "resolutions" in info.options and "resolutions" not in overrides
-    if free and max(usual("resolutions")) != max(splits.protocol.resolutions):
-        overrides["resolutions"] = list(splits.protocol.equivariance)
+    if free and max(usual("resolutions")) != max(protocol.resolutions):
+        overrides["resolutions"] = list(protocol.equivariance)
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
 
 
-def describe(config: Config, splits: ScaledSplits, metrics: dict[str, Any]) -> dict[str, Any]:
+def describe(
+    config: Config, splits: ScaledSplits, metrics: dict[str, Any], history: dict[str, list[float | None]]
+) -> dict[str, Any]:
     """What stands beside the weights: enough to build the model, prepare images, and judge it."""
     protocol = splits.protocol
     return {
@@ -173,6 +182,7 @@ def describe(config: Config, splits: ScaledSplits, metrics: dict[str, Any]) -> d
         },
         "config": config.to_dict(),
         "metrics": metrics,
+        "history": history,
         "versions": versions(),
     }
 
