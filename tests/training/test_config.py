@@ -102,8 +102,3 @@ def test_toml_round_trips_odd_text() -> None:
 
     assert tomllib.loads(to_toml(data)) == data
     assert parse_value("'1'") == "1"
-
-
-def test_none_is_a_name_where_the_field_takes_names() -> None:
-    config = Config().replaced(["loss.hinge=none", "data.augment=none", "data.kind=none"])
-    assert (config.loss.hinge, config.data.augment, config.data.kind) == ("none", "none", None)

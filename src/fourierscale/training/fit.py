@@ -106,7 +106,7 @@ def fit(
             raise TrainingError(
                 f"the GPU has too little memory: lower data.batch_size (now {config.data.batch_size})"
             ) from None
-        seconds = time.perf_counter() - started
+        seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
         if config.train.keep == "best" and (root / BEST).is_file():
             module.load_state_dict(_read_checkpoint(root / BEST)["state_dict"])
     device = trainer.strategy.root_device

@@ -53,8 +53,8 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
     if origin in (Union, types.UnionType):
         inner = [part for part in get_args(hint) if part is not type(None)]
         return None if value is None else _coerce(value, inner[0], name)
-    if value is None and (hint is str or (origin is Literal and "none" in get_args(hint))):
-        value = "none"  # here the word is a name: loss.hinge=none, data.augment=none
+    if value is None and (origin is Literal or hint is str):
+        value = "none"  # a field that is never empty: the word itself, such as loss.hinge=none
     if origin is Literal:
         if str(value) in get_args(hint):
             return str(value)
