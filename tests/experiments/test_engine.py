@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fourierscale.data.cache import locked
 from fourierscale.experiments import Row, engine
 from fourierscale.experiments.engine import Job, run_all
 from fourierscale.experiments.results import is_finished, read_results
@@ -83,6 +84,8 @@ def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits
     assert result.config.data.data_dir is None
     assert result.metrics == json.loads((job.folder / "metrics.json").read_text())
     assert len(result.history["epoch"]) == 10
+    seconds = [float(row["seconds"]) for row in read_log(job.folder / "log.csv")]
+    assert result.metrics["train_seconds"] >= sum(seconds) - 0.01  # the part before the interruption counts too
     assert set(json.loads(next(results.iterdir()).read_text())) == {
         *("model", "overrides", "data", "config", "metrics", "history", "versions")
     }
@@ -158,6 +161,20 @@ def test_a_failure_is_one_line_and_others_go_on(digits: Path, tmp_path: Path, mo
     assert jobs[1].reason == "killed by SIGSEGV"
     assert most <= 2
     assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_another_engine_trains_is_left_to_it(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "sys.exit('reached')")
+    first, second = make_runs(digits, seeds=(0, 1))
+    with locked(tmp_path / "out" / first.folder):
+        jobs = run_all([first, second], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert [job.process is None for job in jobs] == [True, False]
+    assert "another process has held the lock" in jobs[0].reason
+    assert jobs[1].reason == "reached"
+    (again,) = run_all([first], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert again.reason == "reached"
 
 
 def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path: Path) -> None:

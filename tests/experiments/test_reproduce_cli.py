@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from fourierscale.cli import main
-from fourierscale.experiments import engine
+from fourierscale.commands.reproduce import _picture
+from fourierscale.experiments import TABLES, engine, find_rows
+from fourierscale.experiments.engine import Job
+from fourierscale.experiments.runs import plan
 
 # a run that ends at once: three epochs in its log, metrics, and the description that training writes
 STAND_IN = """
@@ -91,6 +96,20 @@ def test_a_dry_run_prints_commands_and_trains_nothing(capsys: pytest.CaptureFixt
         f"{start} --set loss.hinge=none --set train.epochs=2 --seed 4",
     ]
     assert not Path("runs").exists()
+
+
+def test_the_screen_shows_the_epoch_of_each_run() -> None:
+    table = TABLES["mnist-all"]
+    runs = plan([(table, find_rows(table, ["ours-best"]))]).runs
+    states = ("done", "running", "failed")
+    jobs = [Job(run, Path(run.folder), state, epoch=7) for run, state in zip(runs, states, strict=True)]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(_picture(jobs))
+    shown = console.export_text()
+    assert "1 done  1 running  0 waiting  1 failed" in shown
+    (line,) = [line for line in shown.splitlines() if "epoch" in line]
+    assert line.startswith("mnist-all-ours-best-seed1")
+    assert line.rstrip().endswith("epoch 7 of 60")
 
 
 @pytest.mark.parametrize(

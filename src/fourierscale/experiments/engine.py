@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal, TypeAlias
 
+from fourierscale.data.cache import locked
+from fourierscale.data.errors import DataError
 from fourierscale.experiments.results import collect, is_finished, read_results
 from fourierscale.experiments.runs import Run
 from fourierscale.training.callbacks import read_log
@@ -35,6 +37,8 @@ class Job:
         epoch: Epochs that are done.
         reason: Of a failure, in one line.
         known: Whether it was finished before; then nothing was run.
+        process: Set while it runs and afterwards.
+        hold: Keeps the folder from other engines while it runs.
     """
 
     run: Run
@@ -44,6 +48,7 @@ class Job:
     reason: str = ""
     known: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    hold: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     @property
     def log(self) -> Path:
@@ -94,16 +99,21 @@ def run_all(
     try:
         while (waiting or running) and (end is None or time.monotonic() < end):
             while waiting and len(running) < jobs:
-                running.append(_start(waiting.pop(0), environment))
+                job = waiting.pop(0)
+                if _start(job, environment):
+                    running.append(job)
             time.sleep(interval if end is None else max(0.0, min(interval, end - time.monotonic())))
             for job in list(running):
                 if _look(job):
                     running.remove(job)
+                    job.hold.close()
                     collect([(job.run, job.folder)], results)
             if watch is not None:
                 watch(everything)
     finally:
         _stop(running)
+        for job in running:
+            job.hold.close()
     for job in running:  # one may have reached its end while it was being stopped
         _look(job, stopped=True)
         collect([(job.run, job.folder)], results)
@@ -114,9 +124,13 @@ def run_all(
     return everything
 
 
-def _start(job: Job, environment: Mapping[str, str]) -> Job:
-    """Start or resume a run."""
-    job.folder.mkdir(parents=True, exist_ok=True)
+def _start(job: Job, environment: Mapping[str, str]) -> bool:
+    """Start or resume a run; one that another engine is training right now is left to it."""
+    try:
+        job.hold.enter_context(locked(job.folder, timeout=0))
+    except DataError as error:
+        job.state, job.reason = "failed", str(error)
+        return False
     (job.folder / "config.toml").write_text(job.run.config.to_toml(), encoding="utf-8")
     output: IO[bytes]
     with job.log.open("ab") as output:
@@ -130,7 +144,7 @@ def _start(job: Job, environment: Mapping[str, str]) -> Job:
             start_new_session=True,
         )
     job.state = "running"
-    return job
+    return True
 
 
 def _command(folder: Path) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -162,9 +163,15 @@ def row_runs(
 def cell_key(row: Row, column: Column) -> str | None:
     """The hash of the run behind a figure; ``None`` for a row that this installation cannot train."""
     try:
-        return recipe_key(_config(row, column))
+        return _preset_key(row.preset, (*row.settings, *column.settings))
     except ConfigError:
         return None
+
+
+@functools.cache
+def _preset_key(preset: str, settings: tuple[str, ...]) -> str:
+    """Asked for again and again by a report; what cannot be configured raises and is not remembered."""
+    return recipe_key(load_config(preset, settings))
 
 
 def train_command(row: Row, column: Column, seed: int, settings: Sequence[str] = ()) -> str:

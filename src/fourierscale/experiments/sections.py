@@ -37,13 +37,11 @@ def charts(table: Table, results: Results) -> str:
     if not found:
         return ""
     of = f" ({column.title})" if column.settings else ""
-    cards = [
-        _card(f"accuracy over resolution{of}", _mean_chart(found, "accuracy_per_resolution", "resolution in pixels")),
-        _card(
-            f"cross entropy over levels{of}",
-            _mean_chart([(row, runs) for row, runs in found if _has_levels(runs)], "loss_per_level", "band", log=True),
-        ),
-    ]
+    levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]
+    over = _mean_chart(found, "accuracy_per_resolution", "resolution in pixels")
+    cards = [_card(f"accuracy over resolution{of}", over)]
+    if levelled:  # a model without levels has one answer, at the image's own resolution
+        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(levelled, "loss_per_level", "band", log=True)))
     logged = [(row, [run for run in runs if run.history.get("epoch")]) for row, runs in found]
     logged = [(row, runs) for row, runs in logged if runs]
     if logged:
@@ -97,10 +95,6 @@ def _facts(row: Row, column: Column, runs: Sequence[Result]) -> str:
 
 def _card(title: str, chart: str) -> str:
     return f'<div class="card"><h3>{escape(title)}</h3>{chart}</div>'
-
-
-def _has_levels(runs: Sequence[Result]) -> bool:
-    return bool(runs[0].metrics.get("levels_from_one_pass"))
 
 
 def _mean_chart(found: Sequence[Found], metric: str, x_label: str, log: bool = False) -> str:
