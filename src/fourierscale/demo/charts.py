@@ -62,9 +62,10 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, log: bool =
     for key, points in lines:
         placed = [place(x, y) for x, y in points]
         parts.append(f'<polyline class="line {key}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in placed)}"/>')
+        radius = 3 if len(points) <= 30 else 1.5  # many dots would hide the lines
         for (x, y), (at, value) in zip(placed, points, strict=True):
             title = f"<title>{at:.4g}: {value:.4g}</title>"
-            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="3">{title}</circle>')
+            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>')
     return "".join([*parts, "</svg>"])
 
 
