@@ -100,7 +100,6 @@ def rim(box: Box, inside: Box | None) -> list[Span]:
 class Step(NamedTuple):
     """A level with the matrices and slices that it needs, looked up once."""
 
-    row: int
     read: tuple[slice, ...]
     synthesis: tuple[Tensor, ...]
     """Per axis, ``(samples, coefficients)``."""
@@ -108,31 +107,42 @@ class Step(NamedTuple):
     """Samples per axis in front of the pooling."""
     rims: tuple[tuple[tuple[slice, ...], tuple[tuple[int, Tensor], ...]], ...]
     """Place of each block of the rim, and its rows of the analysis, ``(axis, (coefficients, samples))``."""
-    energies: tuple[tuple[slice, ...], ...]
-    """Blocks of what the level reads beyond the level before."""
+
+
+class Prepared(NamedTuple):
+    """What a plan needs besides values."""
+
+    steps: tuple[Step, ...]
+    members: Tensor
+    """Which coefficients each level reads, without the mean, ``(levels, n_1 * ... * n_d)``, zeros and ones."""
+    rows: Tensor
+    """Which row of the parameters each level uses, ``(rows, levels)`` of zeros and ones."""
 
 
 @forgotten_with_constants
 @functools.lru_cache(1024)
-def prepare(plan: tuple[Level, ...], pool: int, dtype: torch.dtype, device: torch.device) -> tuple[Step, ...]:
-    """Everything about a plan that does not depend on values."""
+def prepare(plan: tuple[Level, ...], size: Box, pool: int, dtype: torch.dtype, device: torch.device) -> Prepared:
+    """Everything about a plan that does not depend on values, for coefficients of this size."""
     steps = []
-    reads: Box | None = None
     writes: Box | None = None
-    for level in plan:
+    members = torch.zeros(len(plan), *size)
+    rows = torch.zeros(1 + max(level.index for level in plan), len(plan))
+    for i, level in enumerate(plan):
+        members[i][_slices(rim(level.reads, None)[0])] = 1
+        rows[level.index, i] = 1
         synthesis = (synthesis_matrix(n, k, dtype, device) for n, k in zip(level.grid, level.reads, strict=True))
         rims = []
         for block in rim(level.writes, writes):
             # The axis with the fewest coefficients first: it shrinks the work of the others.
             order = sorted(range(len(block)), key=lambda axis: block[axis][1] - block[axis][0])
-            rows = ((a, analysis_matrix(level.grid[a] // pool, level.writes[a], dtype, device)) for a in order)
-            rims.append((_slices(block), tuple((a, m[slice(*block[a])]) for a, m in rows)))
-        energies = tuple(_slices(block) for block in rim(level.reads, reads))
-        steps.append(
-            Step(level.index, _slices(rim(level.reads, None)[0]), tuple(synthesis), level.grid, tuple(rims), energies)
-        )
-        reads, writes = level.reads, level.writes
-    return tuple(steps)
+            parts = ((a, analysis_matrix(level.grid[a] // pool, level.writes[a], dtype, device)) for a in order)
+            rims.append((_slices(block), tuple((a, m[slice(*block[a])]) for a, m in parts)))
+        steps.append(Step(_slices(rim(level.reads, None)[0]), tuple(synthesis), level.grid, tuple(rims)))
+        writes = level.writes
+    members = members.flatten(1)
+    members[:, 0] = 0
+    accurate = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    return Prepared(tuple(steps), members.to(device, accurate), rows.to(device, accurate))
 
 
 def nested_forward(
@@ -140,10 +150,11 @@ def nested_forward(
 ) -> Tensor:
     """Value of the nested activation, ``(n_1, ..., n_d, B, C)`` to ``(n'_1, ..., n'_d, B, C)``."""
     axes = x.ndim - 2
-    steps = prepare(plan, o.pool, x.dtype, x.device)
+    prepared = prepare(plan, x.shape[:axes], o.pool, x.dtype, x.device)
+    steps = prepared.steps
     flat = x.flatten(axes)
     output = flat.new_empty(*grids(plan[-1].writes), flat.shape[-1])
-    scale, shift, _ = _statistics(x, weight, bias, steps, o)
+    scale, shift, _ = _statistics(x, weight, bias, prepared, o)
     samples = max(math.prod(step.shape) for step in steps)
     activate = FORWARD[o.activation]
     for part in pieces(flat, samples):
@@ -164,10 +175,11 @@ def nested_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
     axes = x.ndim - 2
-    steps = prepare(plan, o.pool, x.dtype, x.device)
+    prepared = prepare(plan, x.shape[:axes], o.pool, x.dtype, x.device)
+    steps = prepared.steps
     flat, dy = x.flatten(axes), gradient.flatten(axes)
     dx = torch.zeros_like(flat)
-    scale, shift, inverse = _statistics(x, weight, bias, steps, o)
+    scale, shift, inverse = _statistics(x, weight, bias, prepared, o)
     d_scale, d_shift = torch.empty_like(scale), torch.empty_like(scale)
     samples = max(math.prod(step.shape) for step in steps)
     zero, every = (0,) * axes, tuple(range(axes))
@@ -194,49 +206,38 @@ def nested_backward(
                 dx[here] += dc
     if not o.norm:
         return torch.unflatten(dx, -1, x.shape[axes:]), x.new_empty(0), x.new_empty(0)
-    # scale = weight / sqrt(variance + eps); the energy of a rim counts in its own level and in every finer one
-    d_variance = -(d_scale * scale * inverse.square()).flip(0).cumsum(0).flip(0)
-    for i, step in enumerate(steps):
-        for place in step.energies:
-            dx[place].addcmul_(flat[place], d_variance[i])
+    # scale = weight / sqrt(variance + eps), and a coefficient counts in the variance of every level that reads it
+    d_variance = -(d_scale * scale * inverse.square()).to(prepared.members.dtype)
+    dx.addcmul_(flat, (prepared.members.mT @ d_variance).view_as(dx).to(dx.dtype))
     dx[zero] = 0  # the norm replaces the mean, whatever it was
-    d_weight = _per_level(d_scale * inverse, x, weight, steps)
-    return torch.unflatten(dx, -1, x.shape[axes:]), d_weight, _per_level(d_shift, x, bias, steps)
+    d_weight = _per_level(d_scale * inverse, x, weight, prepared)
+    return torch.unflatten(dx, -1, x.shape[axes:]), d_weight, _per_level(d_shift, x, bias, prepared)
 
 
-def _per_level(gradient: Tensor, x: Tensor, parameter: Tensor | None, steps: tuple[Step, ...]) -> Tensor:
+def _per_level(gradient: Tensor, x: Tensor, parameter: Tensor | None, prepared: Prepared) -> Tensor:
     """Sum over the images, at the rows of the parameters that the levels used."""
     if parameter is None:
         return x.new_empty(0)
-    sums = torch.unflatten(gradient, -1, x.shape[-2:]).sum(1).to(parameter.dtype)
+    sums = torch.unflatten(gradient, -1, x.shape[-2:]).to(prepared.rows.dtype).sum(1)
     output = torch.zeros_like(parameter)
-    for step, row in zip(steps, sums, strict=True):  # several levels may share a row
-        output[step.row] += row
+    output[: len(prepared.rows)] = prepared.rows @ sums
     return output
 
 
 def _statistics(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, steps: tuple[Step, ...], o: Options
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, prepared: Prepared, o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scale and mean per level, image and channel, ``(levels, B * C)``, and the inverse standard deviation."""
     if not o.norm:
         return (x.new_empty(0),) * 3
-    axes = x.ndim - 2
-    accurate = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-    square = accurate.square()
-    square[(0,) * axes] = 0  # the mean is no part of the variance
-    total = square.new_zeros(square.shape[axes:])
-    variances = []
-    for step in steps:
-        for place in step.energies:
-            total = total + square[place].sum(tuple(range(axes)))
-        variances.append(total)
-    inverse = (torch.stack(variances) + o.eps).rsqrt()  # (levels, B, C)
+    members, rows = prepared.members, prepared.rows
+    energy = x.to(members.dtype).square().reshape(members.shape[1], -1)
+    inverse = torch.unflatten((members @ energy + o.eps).rsqrt(), -1, x.shape[-2:])  # (levels, B, C)
     scale, shift = inverse, torch.zeros_like(inverse)
     if weight is not None:
-        scale = inverse * torch.stack([weight[step.row] for step in steps])[:, None]
+        scale = inverse * (rows.mT @ weight[: len(rows)].to(rows.dtype))[:, None]
     if bias is not None:
-        shift = shift + torch.stack([bias[step.row] for step in steps])[:, None]
+        shift = shift + (rows.mT @ bias[: len(rows)].to(rows.dtype))[:, None]
     return scale.flatten(1).to(x.dtype), shift.flatten(1).to(x.dtype), inverse.flatten(1).to(x.dtype)
 
 
