@@ -16,7 +16,7 @@ from fourierscale.bench import Case, choose_cases, cost, list_cases, make_contes
 from fourierscale.bench.cases import PAIR, SWEEPS, spaced
 from fourierscale.bench.measure import Row, _peak, precision_of_products
 from fourierscale.bench.peers import NaiveNet, NaivePair
-from fourierscale.bench.report import about, plot_growth, write_csv
+from fourierscale.bench.report import OtherProcesses, about, plot_growth, write_csv
 from fourierscale.cli import main
 from fourierscale.commands.bench import results_table
 from fourierscale.models import ScaleClassifier, create_model
@@ -161,6 +161,15 @@ def test_the_file_has_every_column_and_the_picture_is_drawn(tmp_path: Path) -> N
     assert not plot_growth(tmp_path / "none.png", rows[:2], "one case is no growth")
     assert plot_growth(tmp_path / "growth.png", rows, "growth")
     assert (tmp_path / "growth.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_work_of_other_processes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # busy, passed and own seconds: of 20 that passed, 12 were busy and 7 ours
+    seconds = iter([(100.0, 200.0, 10.0), (112.0, 220.0, 17.0)])
+    monkeypatch.setattr(OtherProcesses, "_seconds", staticmethod(lambda: next(seconds)))
+    assert OtherProcesses().share() == pytest.approx(5 / 20)
+    monkeypatch.setattr(OtherProcesses, "_seconds", staticmethod(lambda: None))
+    assert OtherProcesses().share() is None
 
 
 def test_quick_runs_leave_out_what_is_slow() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import importlib.metadata
+import os
 import platform
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,7 +17,7 @@ import torch
 from fourierscale.bench.cases import SWEEPS
 from fourierscale.bench.measure import Row
 
-__all__ = ["about", "plot_growth", "write_csv"]
+__all__ = ["OtherProcesses", "about", "plot_growth", "write_csv"]
 
 
 def about(device: torch.device) -> dict[str, str]:
@@ -99,6 +101,35 @@ def plot_growth(path: Path, rows: Sequence[Row], title: str) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
     return True
+
+
+class OtherProcesses:
+    """How much of the CPU everybody else takes while this process measures.
+
+    Many short operations on all cores suffer more from a neighbour than few long ones, so interleaving is not enough.
+    """
+
+    def __init__(self) -> None:
+        self.begun = self._seconds()
+
+    def share(self) -> float | None:
+        """Share of the CPU's time since the beginning that went to others; None where it cannot be known."""
+        now = self._seconds()
+        if self.begun is None or now is None:
+            return None
+        (busy, total, own), (busy_before, total_before, own_before) = now, self.begun
+        return max(0.0, (busy - busy_before) - (own - own_before)) / max(total - total_before, 1e-9)
+
+    @staticmethod
+    def _seconds() -> tuple[float, float, float] | None:
+        """Seconds that all cores were busy, that have passed on all cores, and that this process had."""
+        try:
+            numbers = [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        except OSError:  # no Linux
+            return None
+        tick = os.sysconf("SC_CLK_TCK")
+        idle = numbers[3] + numbers[4]  # waiting for a disk is idle too
+        return (sum(numbers) - idle) / tick, sum(numbers) / tick, time.process_time()
 
 
 def _commit() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
@@ -30,7 +31,7 @@ def bench(
     import torch
 
     from fourierscale.bench import choose_cases, measure_case, measure_ceilings
-    from fourierscale.bench.report import about, plot_growth, write_csv
+    from fourierscale.bench.report import OtherProcesses, about, plot_growth, write_csv
 
     started = time.perf_counter()
     name = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -54,6 +55,7 @@ def bench(
     console.print(
         f"{run['device']}, torch {run['torch']}, commit {run['commit']}, products {precision}", soft_wrap=True
     )
+    others = OtherProcesses()
     ceilings = {}
     rows: list[Row] = []
     path = out / f"bench-{name}.csv"
@@ -81,6 +83,7 @@ def bench(
         took = time.perf_counter() - begun
         line = f"[{number}/{len(chosen)}] {case.name}: {measured[0].median_ms:.2f} ms ({took:.1f} s)"
         console.print(line, markup=False, soft_wrap=True)
+    share = others.share()
     if not rows:
         return
     console.print(results_table(rows))
@@ -89,6 +92,12 @@ def bench(
         "error: against float64. x floor: time over what the ceilings allow for the work of the cost model.",
         soft_wrap=True,
     )
+    if share is not None and share > 0.03:
+        console.print(
+            f"other processes took {share:.0%} of the CPU: times are not to be trusted, run again when it is quiet",
+            style="yellow",
+            soft_wrap=True,
+        )
     console.print(f"wrote {path}", soft_wrap=True)
     if importlib.util.find_spec("matplotlib") is None:
         console.print("no picture: matplotlib is missing, pip install 'fourierscale[data]'", soft_wrap=True)
@@ -103,7 +112,7 @@ def results_table(rows: list[Row]) -> Table:
     """Every contestant of every case."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("case", "contestant"):
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, overflow="fold")
     for column in ("ms", "ours/this", "MiB", "error", "x floor"):
         table.add_column(column, no_wrap=True, justify="right")
     for previous, row in zip([None, *rows], rows, strict=False):
@@ -111,11 +120,21 @@ def results_table(rows: list[Row]) -> Table:
         table.add_row(
             row.case if first else "",
             row.contestant,
-            f"{row.median_ms:.2f} ({row.quartile1_ms:.2f}-{row.quartile3_ms:.2f})",
+            f"{_three(row.median_ms)} ({_three(row.quartile1_ms)}-{_three(row.quartile3_ms)})",
             "" if row.contestant == "ours" else f"{row.ours_ratio:.2f}",
-            "" if row.peak_mib is None else f"{row.peak_mib:.1f}",
+            "" if row.peak_mib is None else _three(row.peak_mib),
             f"{row.error:.0e}",
             "" if row.times_floor is None else f"{row.times_floor:.1f}",
             style="bold" if row.contestant == "ours" else None,
         )
     return table
+
+
+def _three(value: float) -> str:
+    """Three digits without an exponent.
+
+    >>> _three(1234.5), _three(12.345), _three(0.012345)
+    ('1234', '12.3', '0.0123')
+    """
+    digits = 0 if value <= 0 else 2 - math.floor(math.log10(value))
+    return f"{value:.{max(0, digits)}f}"
