@@ -25,12 +25,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
     from fourierscale.commands import COMMANDS
+    from fourierscale.commands.reproduce import app as reproduce_app
     from fourierscale.data.cli import app as data_app
     from fourierscale.data.errors import DataError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
     app.callback()(_root)
     app.add_typer(data_app, name="data")
+    app.add_typer(reproduce_app, name="reproduce")
     for command in COMMANDS:
         app.command(command.__name__)(command)
     # the ancestors of BadParameter belong to the click that typer itself uses, whether bundled or installed

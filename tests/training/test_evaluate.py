@@ -16,7 +16,6 @@ from fourierscale.functional import downscale
 from fourierscale.training import evaluate
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import lr_factor
-from fourierscale.training.paper import paper_rows
 from tests.training.small_runs import RESOLUTIONS, small_splits
 
 
@@ -121,11 +120,3 @@ def test_schedules_start_and_end_where_they_should(schedule: str, first: float, 
     if schedule == "step":
         assert factors[19:21] == [1.0, 0.1]
     assert np.isfinite(factors).all()
-
-
-def test_the_papers_rows_end_with_its_own_model() -> None:
-    for name in ("mnist-scale", "mnist-scale-missing", "stl10-scale", "mnist-scale-1000", "mnist-scale-bicubic"):
-        rows = paper_rows(name)
-        assert rows[-1].model == "Ours"
-        assert all(0 < row.accuracy < 1 for row in rows)
-    assert paper_rows("folder:photos") == ()

@@ -56,6 +56,8 @@ def test_a_run_learns_and_writes_all_its_files(run: tuple[Path, dict]) -> None:
     info = read_info(folder)
     assert info["data"]["classes"] == ["one", "two", "three"]
     assert info["versions"]["torch"] == torch.__version__
+    assert info["history"]["loss"] == [float(row["loss"]) for row in rows]
+    assert info["history"]["epoch"] == list(range(8))
 
 
 def test_a_saved_model_gives_the_measured_predictions(run: tuple[Path, dict]) -> None:

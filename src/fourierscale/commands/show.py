@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fourierscale.training.paper import paper_rows
+from fourierscale.experiments.paper import paper_rows
 
 __all__ = ["metrics_table"]
 
@@ -21,7 +21,7 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
         table.add_column(column, no_wrap=True)
     for row in paper_rows(protocol):
-        figures = f"{row.accuracy:.4f}", _show(row.scale_con), _show(row.equi_err, ".2f"), ""
+        figures = _show(row.accuracy), _show(row.scale_con), _show(row.equi_err, ".2f"), ""
         table.add_row(f"{row.model} (paper)", *figures)
     table.add_row(
         name,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Series", "heat_map", "line_chart"]
+__all__ = ["Series", "error_map", "heat_map", "line_chart"]
 
 WIDTH, HEIGHT = 440, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
@@ -62,9 +62,10 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, log: bool =
     for key, points in lines:
         placed = [place(x, y) for x, y in points]
         parts.append(f'<polyline class="line {key}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in placed)}"/>')
+        radius = 3 if len(points) <= 30 else 1.5  # many dots would hide the lines
         for (x, y), (at, value) in zip(placed, points, strict=True):
             title = f"<title>{at:.4g}: {value:.4g}</title>"
-            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="3">{title}</circle>')
+            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>')
     return "".join([*parts, "</svg>"])
 
 
@@ -91,6 +92,30 @@ def heat_map(
             parts.append(
                 f'<rect class="{kind}" x="{left + cell * j}" y="{y}" width="{cell - 2}" height="{cell - 2}" '
                 f'fill-opacity="{max(value, 0.04):.3f}"><title>{escape(columns[j])}: {value:.4f}</title></rect>'
+            )
+    return "".join([*parts, "</svg>"])
+
+
+def error_map(errors: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], key: str) -> str:
+    """Cells by their power of ten, from 1e-16 or less (empty) to 1 or more (full), with the largest of each row.
+
+    >>> error_map([[1e-13, 1e-12]], ["layer 1"], ["8", "9"], "ours").count("<rect")
+    2
+    """
+    cell, left, right, top = 20, 56, 52, 20
+    width, height = left + cell * len(columns) + right, top + cell * len(rows) + 2
+    parts = [f'<svg class="heat {key}" viewBox="0 0 {width} {height}" role="img" aria-label="error of each layer">']
+    for j, name in enumerate(columns):
+        parts.append(f'<text x="{left + cell * j + cell / 2 - 1:.0f}" y="{top - 6}" text-anchor="middle">{name}</text>')
+    for i, (name, row) in enumerate(zip(rows, errors, strict=True)):
+        y = top + cell * i
+        parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
+        parts.append(f'<text x="{left + cell * len(columns) + 4}" y="{y + 14}">{max(row):.0e}</text>')
+        for j, value in enumerate(row):
+            share = min(1.0, max(0.0, 1 + math.log10(max(value, 1e-30)) / 16))
+            parts.append(
+                f'<rect class="error" x="{left + cell * j}" y="{y}" width="{cell - 2}" height="{cell - 2}" '
+                f'fill-opacity="{max(share, 0.04):.3f}"><title>{escape(name)}, {columns[j]}: {value:.1e}</title></rect>'
             )
     return "".join([*parts, "</svg>"])
 

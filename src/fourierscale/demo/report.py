@@ -22,7 +22,7 @@ from fourierscale.demo.stages import Demo, Entry, Listener, Silent
 from fourierscale.functional import downscale
 from fourierscale.training.weights import versions
 
-__all__ = ["write_report"]
+__all__ = ["page_style", "write_report"]
 
 SHOWN = (28, 19, 11)
 TITLE = "write the report"
@@ -42,6 +42,7 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
     page = Template((resources.files("fourierscale.demo") / "page.html").read_text(encoding="utf-8"))
     resolutions = demo.splits.protocol.resolutions
     text = page.substitute(
+        style=page_style(),
         images=f"{demo.entries[0].metrics['images']:,}",
         all_images=f"{len(demo.splits.test):,}",
         lowest=min(resolutions),
@@ -61,6 +62,11 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
     target.write_text(text, encoding="utf-8")
     listener.done(time.perf_counter() - started)
     return target
+
+
+def page_style() -> str:
+    """The style sheet that all pages share."""
+    return (resources.files("fourierscale.demo") / "style.css").read_text(encoding="utf-8")
 
 
 def _table(rows: Sequence[Row]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fourierscale.demo.stages import Demo, Entry
-from fourierscale.training.paper import OURS, PaperRow, paper_rows
+from fourierscale.experiments.paper import OURS, PaperRow, paper_rows
 
 __all__ = ["Row", "result_rows"]
 
@@ -52,9 +52,9 @@ def _measured(entry: Entry) -> Row:
 
 
 def _printed(row: PaperRow) -> Row:
-    scale_con = "-" if row.scale_con is None else f"{row.scale_con:.4f}"
     equi_err = "-" if row.equi_err is None else f"{row.equi_err:.2f}"
-    return Row(f"{row.model} (paper)", "printed in the paper", "paper", f"{row.accuracy:.4f}", scale_con, equi_err)
+    accuracy, scale_con = _with_error(row.accuracy, None), _with_error(row.scale_con, None)
+    return Row(f"{row.model} (paper)", "printed in the paper", "paper", accuracy, scale_con, equi_err)
 
 
 def _with_error(value: float | None, error: float | None) -> str:

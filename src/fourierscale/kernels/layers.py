@@ -195,7 +195,8 @@ class _NoAutocast:
 
     def __init__(self, x: Tensor) -> None:
         kind = x.device.type
-        self.active = torch.is_autocast_enabled(kind) and x.dtype is not torch.float64
+        known = kind in ("cpu", "cuda", "mps", "xpu")  # the meta device has no autocast
+        self.active = known and torch.is_autocast_enabled(kind) and x.dtype is not torch.float64
         self.dtype = torch.get_autocast_dtype(kind) if self.active else x.dtype
         self.off = torch.autocast(kind, enabled=False) if self.active else None
 

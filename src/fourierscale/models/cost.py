@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from fourierscale.kernels import backend
 from fourierscale.models.registry import create_model, model_info
 
 
@@ -14,7 +15,8 @@ from fourierscale.models.registry import create_model, model_info
 class Cost:
     """Size of a model and work of a forward pass.
 
-    The work is that of products and convolutions, in floating point operations: a product and its sum are two.
+    The work is that of products and convolutions, in floating point operations: a product and its sum are two. Fourier
+    layers and nested maps are counted as the specification computes them; their fast twins need less.
 
     Attributes:
         parameters: How many numbers are trained.
@@ -47,6 +49,6 @@ def _forward_flops(model: nn.Module, x: torch.Tensor) -> int:
     from torch.utils.flop_counter import FlopCounterMode
 
     counter = FlopCounterMode(display=False)
-    with torch.inference_mode(), counter:
+    with torch.inference_mode(), backend("torch"), counter:
         model(x)
     return counter.get_total_flops()

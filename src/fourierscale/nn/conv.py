@@ -160,7 +160,7 @@ class _FourierConv(_FourierLayer):
         return self.weight[corner(bands(size))]
 
     def _convolve(self, coeffs: Tensor) -> Tensor:
-        size = coeffs.shape[-self.axes :]
+        size = tuple(coeffs.shape[-self.axes :])
         spectrum = self.spectrum(size)
         if self.pointwise is not None:
             spectrum = spectrum + F.delta_spectrum(self.pointwise, size)

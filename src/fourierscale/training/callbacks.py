@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 
-__all__ = ["EpochLog"]
+__all__ = ["EpochLog", "read_log", "thinned"]
 
 log = logging.getLogger(__name__)
 COLUMNS = ("epoch", "step", "lr", "loss", "val_loss", "val_acc", "val_scale_con", "seconds")
@@ -74,3 +75,16 @@ def read_log(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [row for row in rows if (row.get("epoch") or "").isdigit() and row.get("seconds")]
+
+
+def thinned(rows: Sequence[Mapping[str, str]], most: int = 60) -> dict[str, list[float | None]]:
+    """The columns of a log with at most so many of its rows, spread evenly, the first and the last among them.
+
+    >>> thinned([{"epoch": str(n), "loss": f"{1 / (n + 1):.3g}"} for n in range(7)], most=3)
+    {'epoch': [0.0, 3.0, 6.0], 'loss': [1.0, 0.25, 0.143]}
+    """
+    kept: Sequence[int] = range(len(rows))
+    if len(rows) > most:
+        kept = sorted({round((len(rows) - 1) * number / (most - 1)) for number in range(most)})
+    columns = [name for name in COLUMNS if any(row.get(name) for row in rows)]
+    return {name: [float(rows[item][name]) if rows[item].get(name) else None for item in kept] for name in columns}

@@ -231,8 +231,8 @@ class Config:
 def list_presets() -> list[str]:
     """Names of the configs that ship with the package.
 
-    >>> list_presets()
-    ['mnist-baseline', 'mnist-best', 'mnist-fourier-cnn', 'mnist-paper', 'stl10-baseline', 'stl10-paper', 'tiny']
+    >>> {"mnist-best", "mnist-paper", "tiny"} <= set(list_presets())
+    True
     """
     folder = resources.files("fourierscale.training") / "presets"
     return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))

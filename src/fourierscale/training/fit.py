@@ -23,9 +23,10 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 
 from fourierscale.data import ScaledSplits
+from fourierscale.data.protocols import Protocol
 from fourierscale.data.sources import Report
 from fourierscale.models.registry import create_model, model_info
-from fourierscale.training.callbacks import EpochLog
+from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, TrainingError
@@ -75,7 +76,7 @@ def fit(
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
-    config = resolve_model(config, splits)
+    config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     if checkpoint is not None:
         _check_checkpoint(checkpoint, config)
     root.mkdir(parents=True, exist_ok=True)
@@ -104,7 +105,7 @@ def fit(
             raise TrainingError(
                 f"the GPU has too little memory: lower data.batch_size (now {config.data.batch_size})"
             ) from None
-        seconds = time.perf_counter() - started
+        seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
         if config.train.keep == "best" and (root / BEST).is_file():
             module.load_state_dict(_read_checkpoint(root / BEST)["state_dict"])
     device = trainer.strategy.root_device
@@ -123,22 +124,27 @@ def fit(
     )
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
-        save_model(final, root, describe(config, splits, metrics))
+        save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
         (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return metrics
 
 
-def resolve_model(config: Config, splits: ScaledSplits) -> Config:
+def resolve_model(config: Config, protocol: Protocol, classes: int, channels: int) -> Config:
     """The config with the model's options that follow from the data: classes, channels, resolutions.
 
     Options that the config names stay as they are. Resolutions (those of R, or all that images have) are the data's
     only where the model's own end at another size.
+
+    Args:
+        config: What the user asked for.
+        protocol: Names the resolutions.
+        classes: How many the data has.
+        channels: Of its images.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
-    for option, value in (("classes", len(splits.classes)), ("in_channels", int(splits.train.images.shape[1]))):
+    for option, value in (("classes", classes), ("in_channels", channels)):
         if option in info.options and option not in overrides and info.default(option) != value:
             overrides[option] = value
-    protocol = splits.protocol
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
         free = option in info.options and option not in overrides
         if free and max(info.default(option)) != max(protocol.resolutions):
@@ -146,7 +152,9 @@ def resolve_model(config: Config, splits: ScaledSplits) -> Config:
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
 
 
-def describe(config: Config, splits: ScaledSplits, metrics: dict[str, Any]) -> dict[str, Any]:
+def describe(
+    config: Config, splits: ScaledSplits, metrics: dict[str, Any], history: dict[str, list[float | None]]
+) -> dict[str, Any]:
     """What stands beside the weights: enough to build the model, prepare images, and judge it."""
     protocol = splits.protocol
     return {
@@ -169,6 +177,7 @@ def describe(config: Config, splits: ScaledSplits, metrics: dict[str, Any]) -> d
         },
         "config": config.to_dict(),
         "metrics": metrics,
+        "history": history,
         "versions": versions(),
     }
 

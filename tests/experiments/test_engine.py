@@ -1,0 +1,197 @@
+"""The engine: finished runs are never trained again, stopped ones resume, a failure is one line and stops nobody."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fourierscale.data.cache import locked
+from fourierscale.experiments import Row, engine
+from fourierscale.experiments.engine import Job, run_all
+from fourierscale.experiments.results import is_finished, read_results
+from fourierscale.experiments.runs import Run, plan
+from fourierscale.experiments.tables import TABLES
+from fourierscale.training.callbacks import read_log
+from tests.training.small_runs import write_digits
+
+SMALL = (
+    "model.overrides.widths=[4]",
+    "model.overrides.pool=1",
+    "model.overrides.hidden=8",
+    "data.batch_size=64",
+    "eval.limit=40",
+    "eval.sample=4",
+)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    write_digits(folder, 200, 40)
+    return folder
+
+
+def make_runs(digits: Path, *settings: str, seeds: Sequence[int] = (0,)) -> list[Run]:
+    row = Row("small", "small", "tiny", (*SMALL, f"data.data_dir={digits}", "data.offline=true"))
+    return plan([(TABLES["mnist-all"], [row])], seeds, settings).runs
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Processes that start at once: this code instead of a training, with the run's folder as ``folder``."""
+    start = "import pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
+    text = start + textwrap.dedent(code)
+    monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", text, str(folder)])
+
+
+def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits: Path, tmp_path: Path) -> None:
+    out, results = tmp_path / "out", tmp_path / "results"
+    (run,) = make_runs(digits, "train.epochs=10")
+    (broken,) = make_runs(digits, "model.overrides.widths=[4, -1]")
+    seen: list[Job] = []
+
+    def interrupt(jobs: Sequence[Job]) -> None:
+        seen[:] = jobs
+        if jobs[0].epoch >= 1 and jobs[1].state == "failed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([run, broken], out, results, jobs=2, watch=interrupt, interval=0.05)
+    assert seen[0].process is not None
+    assert seen[0].process.poll() is not None  # ended, not left behind
+    assert not (seen[0].folder / "metrics.json").exists()
+    assert (seen[0].folder / "checkpoints" / "last.ckpt").is_file()
+    assert "got -1" in seen[1].reason
+    assert "\n" not in seen[1].reason
+    assert seen[1].reason in seen[1].log.read_text()
+    done = len(read_log(seen[0].folder / "log.csv"))
+    assert 1 <= done < 10
+    assert not results.exists()
+
+    (job,) = run_all([run], out, results, interval=0.05)
+    assert (job.state, job.epoch, job.known) == ("done", 10, False)
+    assert [int(row["epoch"]) for row in read_log(job.folder / "log.csv")] == list(range(10))
+    printed = job.log.read_text()
+    assert printed.count("epoch 1 of 10") == 1  # the second process went on where the first one was
+    (result,) = read_results(results).all
+    assert result.name == run.name
+    assert result.key == run.key
+    assert result.config.data.data_dir is None
+    assert result.metrics == json.loads((job.folder / "metrics.json").read_text())
+    assert len(result.history["epoch"]) == 10
+    seconds = [float(row["seconds"]) for row in read_log(job.folder / "log.csv")]
+    assert result.metrics["train_seconds"] >= sum(seconds) - 0.01  # the part before the interruption counts too
+    assert set(json.loads(next(results.iterdir()).read_text())) == {
+        *("model", "overrides", "data", "config", "metrics", "history", "versions")
+    }
+
+    before = {path: path.stat().st_mtime_ns for path in job.folder.rglob("*")}
+    for folder in (out, tmp_path / "elsewhere"):  # known by its folder, known by its result
+        (again,) = run_all([run], folder, results)
+        assert (again.state, again.known, again.process) == ("done", True, None)
+    assert {path: path.stat().st_mtime_ns for path in job.folder.rglob("*")} == before
+    next(results.iterdir()).unlink()
+    (again,) = run_all([run], out, results)
+    assert again.known
+    assert [result.name for result in read_results(results).all] == [run.name]
+    (other,) = make_runs(digits, "train.epochs=10", "optim.lr=0.5")
+    assert not is_finished(job.folder, other)
+
+
+def test_a_limit_stops_the_processes_and_leaves_the_rest_for_next_time(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        monkeypatch,
+        """
+        def end(number, frame):
+            (folder / "ended").write_text("asked to")
+            sys.exit(143)
+        signal.signal(signal.SIGTERM, end)
+        (folder / "ready").write_text("")
+        time.sleep(60)
+        """,
+    )
+    runs = make_runs(digits, seeds=(0, 1, 2))
+    started = time.monotonic()
+    jobs = run_all(runs, tmp_path / "out", tmp_path / "results", jobs=2, limit=1.5, interval=0.05)
+    assert time.monotonic() - started < 20
+    assert [job.state for job in jobs] == ["stopped"] * 3
+    assert [(job.folder / "ended").exists() for job in jobs] == [True, True, False]
+    assert [job.process is None for job in jobs] == [False, False, True]
+
+
+def test_a_process_that_does_not_end_is_killed(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)")
+    monkeypatch.setattr(engine, "PATIENCE", 0.3)
+    started = time.monotonic()
+    (job,) = run_all(make_runs(digits), tmp_path / "out", tmp_path / "results", limit=1, interval=0.05)
+    assert time.monotonic() - started < 20
+    assert job.state == "stopped"
+    assert job.process is not None
+    assert job.process.poll() == -9
+
+
+def test_a_failure_is_one_line_and_others_go_on(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(
+        monkeypatch,
+        """
+        if folder.name.endswith("seed1"):
+            import os
+            os.kill(os.getpid(), signal.SIGSEGV)
+        print("  trying a mirror\\nfourierscale: no source could supply it")
+        print("  and a last word")
+        sys.exit(2 if folder.name.endswith("seed0") else 0)
+        """,
+    )
+    most = 0
+
+    def watch(jobs: Sequence[Job]) -> None:
+        nonlocal most
+        most = max(most, sum(job.process is not None and job.process.poll() is None for job in jobs))
+
+    jobs = run_all(make_runs(digits, seeds=range(4)), tmp_path / "out", tmp_path / "r", 2, watch=watch, interval=0.02)
+    assert [job.state for job in jobs] == ["failed"] * 4
+    assert jobs[0].reason == "no source could supply it"
+    assert jobs[1].reason == "killed by SIGSEGV"
+    assert most <= 2
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_another_engine_trains_is_left_to_it(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "sys.exit('reached')")
+    first, second = make_runs(digits, seeds=(0, 1))
+    with locked(tmp_path / "out" / first.folder):
+        jobs = run_all([first, second], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert [job.process is None for job in jobs] == [True, False]
+    assert "another process has held the lock" in jobs[0].reason
+    assert jobs[1].reason == "reached"
+    (again,) = run_all([first], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert again.reason == "reached"
+
+
+def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text('{"config": {"optim": {"lrr": 1}}, "metrics": {"accuracy": 1}, "versions": {}}')
+    (tmp_path / "c.json").write_text('{"config": {}, "metrics": {}, "versions": {}}')
+    found = read_results(tmp_path)
+    assert found.all == ()
+    assert [problem.split(":")[0] for problem in found.problems] == [str(tmp_path / f"{n}.json") for n in "abc"]
+    assert read_results(tmp_path / "nowhere").all == ()
+
+
+def test_committed_results_belong_to_rows() -> None:
+    results = read_results(Path(__file__).parents[2] / "results")
+    assert not results.problems
+    seeds = {}
+    for run in plan([(TABLES["mnist-all"], TABLES["mnist-all"].rows)]).runs:
+        seeds.setdefault(run.name.rpartition("-")[0], []).append(results.has(run))
+    assert all(seeds["mnist-all-ours-best"])
+    assert all(seeds["mnist-all-ours-paper-level"])
