@@ -23,8 +23,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## matrix product against FFT: where each transform is faster
-	$(BIN)/python benchmarks/transforms.py
+bench: $(READY)  ## speed, memory and error beside plain CNNs and other peers; docs/speed.md names further benchmarks
+	$(BIN)/fourierscale bench $(BENCH)
 
 docs: $(READY)  ## the documentation as a web site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

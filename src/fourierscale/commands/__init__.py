@@ -1,5 +1,6 @@
 """The commands of ``fourierscale`` that train and use models, one file each."""
 
+from fourierscale.commands.bench import bench
 from fourierscale.commands.demo import demo
 from fourierscale.commands.evaluate import evaluate
 from fourierscale.commands.models import models
@@ -8,4 +9,4 @@ from fourierscale.commands.train import train
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = (demo, train, evaluate, predict, models)
+COMMANDS = (demo, train, evaluate, predict, models, bench)

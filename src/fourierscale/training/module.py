@@ -12,10 +12,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torchmetrics import MeanMetric
 
 from fourierscale.data import Batch
+from fourierscale.graphs import GraphedTraining
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
-from fourierscale.training.graphs import GraphedTraining
 from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
 from fourierscale.training.optim import lr_factor, make_optimizer
 
