@@ -104,14 +104,23 @@ def pretrained_info(name: str) -> dict[str, Any]:
 
 def load_pretrained(name: str) -> nn.Module:
     """A trained model, in evaluation mode, from the safetensors file that ships with the package."""
+    info = pretrained_info(name)
+    return restore_model(info, (resources.files("fourierscale") / "weights" / f"{name}.safetensors").read_bytes())
+
+
+def restore_model(info: Mapping[str, Any], weights: bytes) -> nn.Module:
+    """A trained model, in evaluation mode; nothing is unpickled.
+
+    Args:
+        info: Names the ``model`` and its ``overrides``.
+        weights: Content of a safetensors file.
+    """
     try:
         from safetensors.torch import load
     except ImportError:
         raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
-    info = pretrained_info(name)
     model = create_model(info["model"], **info["overrides"])
-    data = (resources.files("fourierscale") / "weights" / f"{name}.safetensors").read_bytes()
-    model.load_state_dict(load(data))
+    model.load_state_dict(load(weights))
     return model.eval()
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import fourierscale
-from fourierscale.models.registry import create_model
+from fourierscale.models.registry import restore_model
 from fourierscale.training.errors import CheckpointError
 
 __all__ = ["load_model", "read_info", "save_model", "versions"]
@@ -77,19 +77,16 @@ def load_model(path: str | os.PathLike[str]) -> nn.Module:
         CheckpointError: No weights there, or damaged ones, or those of another model.
     """
     from safetensors import SafetensorError
-    from safetensors.torch import load
 
     weights, _ = _files(path)
     info = read_info(path)
     try:
-        model = create_model(info["model"], **info["overrides"])
-        model.load_state_dict(load(weights.read_bytes()))
+        return restore_model(info, weights.read_bytes())
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{weights} is not a whole safetensors file ({error}): copy or train it again") from None
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise CheckpointError(f"{weights} does not hold the weights of {info['model']} ({reason})") from None
-    return model.eval()
 
 
 def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:
