@@ -158,4 +158,6 @@ def _train_half(rank, folder, x):
     net = DistributedDataParallel(make_net())
     net(x[2 * rank : 2 * rank + 2]).square().mean().backward()
     torch.save({name: p.grad for name, p in net.module.named_parameters()}, f"{folder}/{rank}.pt")
+    del net
+    torch.distributed.barrier()  # gloo aborts if one process takes its connections down while the other still uses them
     torch.distributed.destroy_process_group()
