@@ -159,5 +159,5 @@ def _train_half(rank, folder, x):
     net(x[2 * rank : 2 * rank + 2]).square().mean().backward()
     torch.save({name: p.grad for name, p in net.module.named_parameters()}, f"{folder}/{rank}.pt")
     del net
-    torch.distributed.barrier()  # gloo aborts if one process takes its connections down while the other still uses them
+    torch.distributed.barrier()  # neither takes its connections down while the other still uses them
     torch.distributed.destroy_process_group()

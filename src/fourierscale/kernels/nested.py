@@ -3,7 +3,7 @@ r"""The nested map as a few large products: the fast twin of :func:`fourierscale
 Features are taken frequency first, ``(n_1, ..., n_d, B, C)``: a crop is a view, and a transform along any axis is a
 product of a small matrix with all images and channels at once. Of each level only the rim is analysed, by the few rows
 of the matrix that belong to it. The backward pass computes every level again and stores nothing per level; the
-variances of all levels come from the energies of the rims in one pass.
+variances of all levels are one product of zeros and ones with the squared coefficients.
 """
 
 from __future__ import annotations
