@@ -55,7 +55,10 @@ def main(device):
         reference, places = pooling.pool_forward(x.double(), boxes, window, cells, "max")
         value, found = common_grid.pool_forward(x, boxes, window, cells)
         assert torch.equal(found, places)
-        check(f"pool {cells} x {window}", [value], [reference])
+        gradient = draw(*value.shape)
+        expected = pooling.pool_backward(gradient.double(), places, boxes, window, cells, "max", 2)
+        back = common_grid.pool_backward(gradient, places, boxes, window, cells, 2)
+        check(f"pool {cells} x {window}", [value, back], [reference, expected])
 
     for size in ((7, 9), (1, 5)):
         x = draw(*size, 3, 4).requires_grad_()

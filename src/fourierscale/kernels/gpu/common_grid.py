@@ -38,6 +38,7 @@ from fourierscale.kernels.gpu.sweeps import (
     sweep_backward_kernel,
     sweep_forward_kernel,
     sweep_pool_kernel,
+    unpool_kernel,
 )
 from fourierscale.kernels.nested import Options
 
@@ -45,11 +46,8 @@ SIDE = 32
 PIECE = 4096
 """Tiles in work at a time: their edges fit into the cache of a large GPU."""
 LAUNCH: dict[str, dict[str, int]] = {
-    "prepare": {"TILES": 4, "num_warps": 4},
-    "finish": {"TILES": 8, "num_warps": 4},
-    "forward": {"num_warps": 1},
-    "backward": {"num_warps": 1},
-    "pool": {"num_warps": 1},
+    "prepare": {"TILES": 64, "num_warps": 4},
+    "finish": {"TILES": 64, "num_warps": 4},
 }
 
 
@@ -58,26 +56,29 @@ def nested_forward(
 ) -> Tensor:
     """Value of the nested activation, ``(n_1, n_2, B, C)`` to the same shape."""
     y = torch.empty_like(x)
-    scale, shift = _per_level(x, plan, o, 3)
     basis, _, table = _constants(plan, x.device)
+    samples = math.prod(plan[-1].grid)
     for part, edges, outputs in _pieces(x, 2):
-        prepare(x, edges, part, plan, o, scale, shift, weight, bias)
-        sweep_forward_kernel[(len(part), 2)](
+        prepare(x, edges, part, plan, o.norm)
+        sweep_forward_kernel[(len(part),)](
             edges,
             outputs,
-            scale,
-            shift,
+            x if weight is None else weight,
+            x if bias is None else bias,
             basis,
             table,
             len(plan),
             part.start,
             edges.stride(0),
-            y[0, 0].numel(),
+            *plan[-1].grid,
+            o.eps,
+            x.shape[3],
             CODE=CODES[o.activation],
             NORM=o.norm,
-            **LAUNCH["forward"],
+            AFFINE=weight is not None,
+            num_warps=1,
         )
-        finish(outputs, y, part, plan, 1 / math.prod(plan[-1].grid))
+        finish(outputs, y, part, plan, 1 / samples)
     return y
 
 
@@ -86,111 +87,114 @@ def nested_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
     dx = torch.empty_like(x)
-    scale, shift = _per_level(x, plan, o, 3)
-    sums, _ = _per_level(x, plan, o, 2)
     basis, _, table = _constants(plan, x.device)
     levels, (batch, channels) = len(plan), x.shape[2:]
-    inverse = scale[levels:]
+    samples = math.prod(plan[-1].grid)
+    # of each level, image and channel: inverse deviation, gradients of scale, shift and variance
+    numbers = torch.empty(4, levels if o.norm else 0, batch * channels, dtype=torch.float32, device=x.device)
     for part, edges, gradients, outputs in _pieces(x, 3):
-        prepare(x, edges, part, plan, o, scale, shift, weight, bias)
-        prepare(
-            gradient, gradients, part, plan, o._replace(norm=False), scale, shift, factor=1 / math.prod(plan[-1].grid)
-        )
-        sweep_backward_kernel[(len(part), 2)](
+        prepare(x, edges, part, plan, o.norm)
+        prepare(gradient, gradients, part, plan, False, 1 / samples)
+        sweep_backward_kernel[(len(part),)](
             edges,
             gradients,
             outputs,
-            scale,
-            shift,
-            sums,
+            x if weight is None else weight,
+            x if bias is None else bias,
+            *numbers,
             basis,
             table,
             levels,
             part.start,
             edges.stride(0),
+            *plan[-1].grid,
+            o.eps,
             batch * channels,
+            channels,
             CODE=CODES[o.activation],
             NORM=o.norm,
-            **LAUNCH["backward"],
+            AFFINE=weight is not None,
+            num_warps=1,
         )
-        finish(outputs, dx, part, plan, 1.0, x, scale, sums)
+        finish(outputs, dx, part, plan, 1.0, (x, numbers[3]) if o.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
+    sums = torch.unflatten(numbers[1:3], -1, (batch, channels)).sum(2)  # (2, levels, C)
     rows = parameter_rows(plan, len(weight), x.device)
-    d_weight = rows @ (sums[:levels] * inverse).unflatten(-1, (batch, channels)).sum(1)
-    d_bias = rows @ sums[levels:].unflatten(-1, (batch, channels)).sum(1)
-    return dx, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
+    return dx, (rows @ sums[0]).to(weight.dtype), (rows @ sums[1]).to(bias.dtype)
 
 
 def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
     """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
-    n = window * cells
-    plan = tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes))
+    plan = _pool_plan(boxes, window * cells)
     basis, _, table = _constants(plan, x.device)
     levels, (batch, channels) = len(boxes), x.shape[2:]
-    best = torch.empty(batch * channels, levels, cells, n, dtype=torch.float32, device=x.device)
-    rows = torch.empty(best.shape, dtype=torch.int32, device=x.device)
+    pooled = x.new_empty(batch, levels, channels * cells**2)
+    places = torch.empty(batch * channels, levels * cells**2, dtype=torch.int64, device=x.device)
     for part, edges in _pieces(x, 1):
-        prepare(x, edges, part, plan, Options("identity", False, 0.0, 1, "max"), best, best)
+        prepare(x, edges, part, plan, False)
         sweep_pool_kernel[(len(part),)](
             edges,
-            best,
-            rows,
+            pooled,
+            places,
             basis,
             table,
             levels,
-            n,
             part.start,
             edges.stride(0),
+            channels,
             WINDOW=window,
             CELLS=cells,
-            **LAUNCH["pool"],
+            num_warps=1,
         )
-    value, column = best.unflatten(-1, (cells, window)).max(-1)  # (Q, levels, cells, cells)
-    row = rows.unflatten(-1, (cells, window)).gather(-1, column[..., None])[..., 0]
-    place = row * n + column + torch.arange(0, n, window, device=x.device)
-    pooled = value.reshape(batch, channels, levels, -1).transpose(1, 2).reshape(batch, levels, -1)
-    return pooled.to(x.dtype), place.reshape(batch * channels, -1)
+    return pooled, places
+
+
+def pool_backward(
+    gradient: Tensor, places: Tensor, boxes: tuple[Box, ...], window: int, cells: int, channels: int
+) -> Tensor:
+    """Gradient of the coefficients, ``(n_1, n_2, B, C)``."""
+    n = window * cells
+    plan = _pool_plan(boxes, n)
+    _, _, table = _constants(plan, gradient.device)
+    tiles = torch.empty(len(places), SIDE, SIDE, dtype=torch.float32, device=gradient.device)
+    unpool_kernel[(len(places),)](
+        gradient,
+        places,
+        tiles,
+        _samples(plan, gradient.device),
+        table,
+        len(plan),
+        0,
+        n,
+        channels,
+        CELLS=cells,
+        num_warps=1,
+    )
+    down, across = grids(boxes[-1])
+    dx = tiles[:, :down, :across].permute(1, 2, 0).to(gradient.dtype, memory_format=torch.contiguous_format)
+    return torch.unflatten(dx, -1, (-1, channels))
 
 
 def prepare(
-    x: Tensor,
-    edges: Tensor,
-    part: range,
-    plan: tuple[Level, ...],
-    o: Options,
-    scale: Tensor,
-    shift: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    factor: float = 1.0,
+    x: Tensor, edges: Tensor, part: range, plan: tuple[Level, ...], norm: bool, factor: float = 1.0
 ) -> None:
-    """Write ``U`` and ``V`` of some tiles into ``edges``, and their scale, inverse deviation and mean at each level."""
-    basis, level_of, table = _constants(plan, x.device)
+    """Write ``U`` and ``V`` of some tiles into ``edges``, without the mean if there is a norm."""
+    basis, level_of, _ = _constants(plan, x.device)
     launch = LAUNCH["prepare"]
-    prepare_kernel[(triton.cdiv(len(part), launch["TILES"]),)](
+    prepare_kernel[(triton.cdiv(len(part), launch["TILES"]), x.shape[0] + x.shape[1])](
         x,
         edges,
-        scale,
-        shift,
-        x if weight is None else weight,
-        x if bias is None else bias,
         basis,
         level_of,
-        table,
-        len(plan),
         x.shape[0],
         x.shape[1],
         part.start,
         part.stop,
         edges.stride(0),
-        o.eps,
         factor,
         x.shape[2] * x.shape[3],
-        x.shape[3],
-        NORM=o.norm,
-        AFFINE=weight is not None,
-        LEVELS=triton.next_power_of_2(len(plan)),
+        NORM=norm,
         PRECISION=precision(x),
         **launch,
     )
@@ -202,26 +206,15 @@ def finish(
     part: range,
     plan: tuple[Level, ...],
     factor: float,
-    x: Tensor | None = None,
-    scale: Tensor | None = None,
-    sums: Tensor | None = None,
+    norm: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """Write the coefficients of some tiles from both kinds of edges; with sums also the gradient through the norm."""
+    """Write the coefficients of some tiles from both kinds of edges; with a norm also the gradient through it."""
     basis, level_of, _ = _constants(plan, y.device)
-    d_variance = y
-    norm = scale is not None and sums is not None and scale.numel() > 0
-    if scale is not None and sums is not None and norm:
-        own = slice(part.start, part.stop)
-        levels = len(plan)
-        d_variance = torch.empty_like(sums[:levels])
-        change = sums[:levels, own] * scale[:levels, own] * scale[levels:, own].square()
-        d_variance[:, own] = -change.flip(0).cumsum(0).flip(0)
     launch = LAUNCH["finish"]
-    finish_kernel[(triton.cdiv(len(part), launch["TILES"]),)](
+    finish_kernel[(triton.cdiv(len(part), launch["TILES"]), y.shape[0] + y.shape[1])](
         edges,
         y,
-        y if x is None else x,
-        d_variance,
+        *(norm or (y, y)),
         basis,
         level_of,
         y.shape[0],
@@ -231,18 +224,10 @@ def finish(
         edges.stride(0),
         factor,
         y.shape[2] * y.shape[3],
-        NORM=norm,
+        NORM=norm is not None,
         PRECISION=precision(y),
         **launch,
     )
-
-
-def _per_level(x: Tensor, plan: tuple[Level, ...], o: Options, count: int) -> tuple[Tensor, Tensor]:
-    """Memory for numbers of each level, image and channel: ``(2 levels, Q)``, and ``(levels, Q)`` for the third."""
-    numbers = torch.empty(
-        count * len(plan) if o.norm else 0, x.shape[2] * x.shape[3], dtype=torch.float32, device=x.device
-    )
-    return numbers[: 2 * len(plan)], numbers[2 * len(plan) :]
 
 
 def _pieces(x: Tensor, count: int) -> Iterator[tuple[Any, ...]]:
@@ -266,8 +251,19 @@ def _constants(plan: tuple[Level, ...], device: torch.device) -> tuple[Tensor, T
         for i, level in reversed(list(enumerate(plan))):
             level_of[axis, : grids(level.reads)[axis]] = i
     table: list[list[int]] = []
-    inside: Box = (0, 0)
+    inside: Box = (0, grids(plan[0].writes)[1])  # of the first level the rows are all
     for level in plan:
         table.append([level.index, *inside, *grids(level.writes)])
         inside = grids(level.writes)
     return basis.to(device), level_of.to(device), torch.tensor(table, dtype=torch.int32).to(device)
+
+
+def _pool_plan(boxes: tuple[Box, ...], n: int) -> tuple[Level, ...]:
+    return tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes))
+
+
+@forgotten_with_constants
+@functools.lru_cache(64)
+def _samples(plan: tuple[Level, ...], device: torch.device) -> Tensor:
+    """The basis at each sample, ``(2, samples, coefficients)``."""
+    return _constants(plan, device)[0].mT.contiguous()

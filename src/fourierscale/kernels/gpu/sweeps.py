@@ -1,4 +1,9 @@
-"""The kernels of :mod:`fourierscale.kernels.gpu.common_grid`."""
+"""The kernels of :mod:`fourierscale.kernels.gpu.common_grid`.
+
+A sweep is the work of one warp on one image and channel. Its samples ``Z (32, 32)`` are spread over the 32 threads in
+patches of four rows and eight columns, held as ``(4, 8, 32)``, the last axis being the thread: an outer product then
+needs few loads, and a sum along rows or columns few exchanges between threads.
+"""
 
 import triton
 import triton.language as tl
@@ -7,79 +12,47 @@ from fourierscale.kernels.gpu.shared import activate, derivative, larger, produc
 
 
 @triton.jit
-def _tile(first, row_stride, column_stride, tile_stride, TILES: tl.constexpr):
-    """Indices of a block ``(32, tiles, 32)`` and its offsets under these strides."""
-    i = tl.arange(0, 32)[:, None, None]
-    t = tl.arange(0, TILES)[None, :, None]
-    j = tl.arange(0, 32)[None, None, :]
-    return i, first + t, j, i * row_stride + (first + t) * tile_stride + j * column_stride
+def _line(level_of, down, across):
+    """Which row or column of the coefficients a program has: its side, number, level, and the entries that count."""
+    line = tl.program_id(1)
+    side = (line >= down).to(tl.int32)
+    own = line - side * down
+    level = tl.load(level_of + side * 32 + own)
+    k = tl.arange(0, 32)
+    # A rim's corner belongs to its rows.
+    reach = tl.load(level_of + (1 - side) * 32 + k) < level + 1 - side
+    reach = reach & (k < tl.where(side == 1, down, across))
+    places = tl.where(side == 1, k * across + own, own * across + k)
+    return side, own, level, reach, places
 
 
 @triton.jit
 def prepare_kernel(
     x_ptr,
     edges,
-    scale,
-    shift,
-    weight,
-    bias,
     basis,
     level_of,
-    table,
-    levels,
     down,
     across,
     start,
     stop,
     gap,
-    eps,
     factor,
     Q,
-    C,
     NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    LEVELS: tl.constexpr,
     PRECISION: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    P: tl.constexpr = 32
-    first = start + tl.program_id(0) * TILES
-    i, q, j, at = _tile(first, across * Q, Q, 1, TILES)
-    row_level = tl.load(level_of + tl.arange(0, P))
-    column_level = tl.load(level_of + P + tl.arange(0, P))
-    of_row = column_level[None, None, :] <= row_level[:, None, None]  # a rim's corner belongs to its rows
-    inside = (i < down) & (j < across) & (q < stop)
-    x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * factor
+    side, own, level, reach, places = _line(level_of, down, across)
+    q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
+    k = tl.arange(0, 32)
     if NORM:
-        x = tl.where((i == 0) & (j == 0), 0.0, x)
-    square = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
-    rows = tl.where(of_row, x, 0.0)
-    columns = x - rows
-    u = product(tl.reshape(rows, (P * TILES, P)), tl.load(basis + P * P + square), PRECISION)
-    _, _, _, to = _tile(first - start, P, 1, P * P, TILES)
-    tl.store(edges + to, tl.reshape(u, (P, TILES, P)), mask=(i < down) & (q < stop) & (j < P))
-    v = product(tl.trans(tl.load(basis + square)), tl.reshape(columns, (P, TILES * P)), PRECISION)
-    _, _, _, to = _tile(first - start, 1, P, P * P, TILES)
-    tl.store(edges + gap + to, tl.reshape(v, (P, TILES, P)), mask=(i < P) & (q < stop) & (j < across))
-    if NORM:
-        tile = (first + tl.arange(0, TILES))[None, :]
-        level = tl.arange(0, LEVELS)[:, None]
-        by_row = tl.sum(rows * rows, 2)  # (rows, tiles)
-        by_column = tl.sum(columns * columns, 0)  # (tiles, columns)
-        of_rows = row_level[None, :, None] <= level[:, :, None]
-        of_columns = column_level[None, None, :] <= level[:, :, None]
-        variance = tl.sum(tl.where(of_rows, by_row[None, :, :], 0.0), 1)
-        variance += tl.sum(tl.where(of_columns, by_column[None, :, :], 0.0), 2)  # (levels, tiles)
-        here = (level < levels) & (tile < stop)
-        s = tl.rsqrt(variance + eps)
-        tl.store(scale + (levels + level) * Q + tile, s, mask=here)
-        m = tl.zeros((LEVELS, TILES), tl.float32)
-        if AFFINE:
-            own = tl.load(table + level * 5, mask=level < levels, other=0) * C + tile % C
-            s *= tl.load(weight + own, mask=here, other=0.0).to(tl.float32)
-            m = tl.load(bias + own, mask=here, other=0.0).to(tl.float32)
-        tl.store(scale + level * Q + tile, s, mask=here)
-        tl.store(shift + level * Q + tile, m, mask=here)
+        reach = reach & (places > 0)
+    x = tl.load(x_ptr + places[None, :] * Q + q[:, None], mask=reach[None, :] & (q < stop)[:, None], other=0.0)
+    b = tl.load(basis + (1 - side) * 1024 + k[:, None] * 32 + k[None, :])
+    u = product(x.to(tl.float32) * factor, b, PRECISION)
+    to = edges + side * gap + (q - start)[:, None] * 1024 + own * 32 + k[None, :]
+    tl.store(to, u, mask=(q < stop)[:, None] & (level + 1 - side > 0))
 
 
 @triton.jit
@@ -101,91 +74,155 @@ def finish_kernel(
     PRECISION: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    P: tl.constexpr = 32
-    first = start + tl.program_id(0) * TILES
-    i, q, j, at = _tile(first, across * Q, Q, 1, TILES)
-    row_level = tl.load(level_of + tl.arange(0, P))[:, None, None]
-    column_level = tl.load(level_of + P + tl.arange(0, P))[None, None, :]
-    square = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
-    _, _, _, to = _tile(first - start, P, 1, P * P, TILES)
-    g = tl.load(edges + to, mask=(i < down) & (q < stop) & (j < P), other=0.0)
-    rows = product(tl.reshape(g, (P * TILES, P)), tl.trans(tl.load(basis + P * P + square)), PRECISION)
-    _, _, _, to = _tile(first - start, 1, P, P * P, TILES)
-    h = tl.load(edges + gap + to, mask=(i < P) & (q < stop) & (j < across), other=0.0)
-    columns = product(tl.load(basis + square), tl.reshape(h, (P, TILES * P)), PRECISION)
-    y = tl.where(column_level <= row_level, tl.reshape(rows, (P, TILES, P)), tl.reshape(columns, (P, TILES, P)))
-    y *= factor
-    inside = (i < down) & (j < across) & (q < stop)
+    side, own, level, reach, places = _line(level_of, down, across)
+    q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
+    k = tl.arange(0, 32)
+    here = (q < stop)[None, :] & (level + 1 - side > 0)
+    g = tl.load(edges + side * gap + (q - start)[None, :] * 1024 + own * 32 + k[:, None], mask=here, other=0.0)
+    b = tl.load(basis + (1 - side) * 1024 + k[:, None] * 32 + k[None, :])
+    y = product(b, g, PRECISION) * factor
+    at = places[:, None] * Q + q[None, :]
+    inside = reach[:, None] & (q < stop)[None, :]
     if NORM:  # the gradient through the variance; the mean has none
-        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        y += x * tl.load(d_variance + tl.maximum(row_level, column_level) * Q + q, mask=inside, other=0.0)
-        y = tl.where((i == 0) & (j == 0), 0.0, y)
+        change = tl.load(d_variance + level * Q + q, mask=q < stop, other=0.0)
+        y += tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * change[None, :]
+        y = tl.where(places[:, None] > 0, y, 0.0)
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _pair(pointer, r, end):
-    """Two vectors of 32, the second zero if it is beyond the end."""
-    k = tl.arange(0, 32)
-    return tl.load(pointer + r * 32 + k), tl.load(pointer + (r + 1) * 32 + k, mask=k * 0 + r + 1 < end, other=0.0)
+def _patch():
+    """Rows ``(4, 1, 32)`` and columns ``(1, 8, 32)`` of each thread's samples."""
+    thread = tl.arange(0, 32)[None, None, :]
+    i = (thread // 4) * 4 + tl.arange(0, 4)[:, None, None]
+    j = (thread % 4) * 8 + tl.arange(0, 8)[None, :, None]
+    return i, j
 
 
 @triton.jit
-def _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end):
-    """Add the outer products of a level to the samples ``(32, 32)``, two of each kind at a time."""
-    while (r < r_end) & (c < c_end):
-        b, b_next = _pair(own_basis, r, r_end)
-        u, u_next = _pair(own, r, r_end)
-        v, v_next = _pair(other, c, c_end)
-        a, a_next = _pair(other_basis, c, c_end)
-        z += b[:, None] * u[None, :] + b_next[:, None] * u_next[None, :]
-        z += v[:, None] * a[None, :] + v_next[:, None] * a_next[None, :]
-        r += 2
-        c += 2
+def _outer(z, a, b, SIGN: tl.constexpr):
+    if SIGN > 0:
+        z += a * b
+    else:
+        z -= a * b
+    return z
+
+
+@triton.jit
+def _two(pointer, k, at, end):
+    """Two lines of 32, the second zero if it is beyond the end."""
+    return tl.load(pointer + at * 32 + k), tl.load(pointer + at * 32 + 32 + k, mask=k * 0 + at + 1 < end, other=0.0)
+
+
+@triton.jit
+def _update(z, rows, columns, basis, r, r_end, c, c_end, SIGN: tl.constexpr):
+    """Add the outer products of a level to the samples, or take them away."""
+    i, j = _patch()
     while r < r_end:
-        b, b_next = _pair(own_basis, r, r_end)
-        u, u_next = _pair(own, r, r_end)
-        z += b[:, None] * u[None, :] + b_next[:, None] * u_next[None, :]
+        b, b_next = _two(basis, i, r, r_end)
+        u, u_next = _two(rows, j, r, r_end)
+        z = _outer(z, b, u, SIGN)
+        z = _outer(z, b_next, u_next, SIGN)
         r += 2
     while c < c_end:
-        v, v_next = _pair(other, c, c_end)
-        a, a_next = _pair(other_basis, c, c_end)
-        z += v[:, None] * a[None, :] + v_next[:, None] * a_next[None, :]
+        a, a_next = _two(basis + 1024, j, c, c_end)
+        v, v_next = _two(columns, i, c, c_end)
+        z = _outer(z, v, a, SIGN)
+        z = _outer(z, v_next, a_next, SIGN)
         c += 2
     return z
 
 
 @triton.jit
-def _rim(table, level, side):
-    """First and last coefficient of a level's rim along the sweep and across it."""
+def _energy(energy, rows, columns, r, r_end, c, c_end, down, across):
+    """Add the squares of a level's coefficients, by Parseval's theorem those of its rows and columns; per thread."""
+    i, j = _patch()
+    while r < r_end:
+        u, u_next = _two(rows, j, r, r_end)
+        energy += tl.sum(u * u + u_next * u_next, 1) / (8 * across)  # a row is in eight threads each
+        r += 2
+    while c < c_end:
+        v, v_next = _two(columns, i, c, c_end)
+        energy += tl.sum(v * v + v_next * v_next, 0) / (4 * down)
+        c += 2
+    return energy
+
+
+@triton.jit
+def _project(p, rows, columns, basis, r, r_end, c, c_end):
+    """Write the rows and the columns of a rim of the analysed samples."""
+    i, j = _patch()
+    jj = tl.arange(0, 8)[:, None] + tl.arange(0, 4)[None, :] * 8
+    ii = tl.arange(0, 4)[:, None] + tl.arange(0, 8)[None, :] * 4
+    while r < r_end:
+        b, b_next = _two(basis, i, r, r_end)
+        g = tl.sum(tl.reshape(tl.sum(p * b, 0), (8, 8, 4)), 1)
+        g_next = tl.sum(tl.reshape(tl.sum(p * b_next, 0), (8, 8, 4)), 1)
+        tl.store(rows + r * 32 + jj, g)
+        tl.store(rows + r * 32 + 32 + jj, g_next, mask=jj * 0 + r + 1 < r_end)
+        r += 2
+    while c < c_end:
+        a, a_next = _two(basis + 1024, j, c, c_end)
+        h = tl.sum(tl.reshape(tl.sum(p * a, 1), (4, 8, 4)), 2)
+        h_next = tl.sum(tl.reshape(tl.sum(p * a_next, 1), (4, 8, 4)), 2)
+        tl.store(columns + c * 32 + ii, h)
+        tl.store(columns + c * 32 + 32 + ii, h_next, mask=ii * 0 + c + 1 < c_end)
+        c += 2
+
+
+@triton.jit
+def _rim(table, level):
+    """First and last-plus-one row and column of a level's rim."""
     at = table + level * 5
-    return tl.load(at + 1 + side), tl.load(at + 3 + side), tl.load(at + 2 - side), tl.load(at + 4 - side)
+    return tl.load(at + 1), tl.load(at + 3), tl.load(at + 2), tl.load(at + 4)
+
+
+@triton.jit
+def _affine(weight, bias, table, level, inverse, q, C, AFFINE: tl.constexpr):
+    """What a level's samples are multiplied by, and what is added."""
+    s, m = inverse, 0.0
+    if AFFINE:
+        at = tl.load(table + level * 5) * C + q % C
+        s, m = inverse * tl.load(weight + at).to(tl.float32), tl.load(bias + at).to(tl.float32)
+    return s, m
 
 
 @triton.jit
 def sweep_forward_kernel(
-    edges, outputs, scale, shift, basis, table, levels, start, gap, Q, CODE: tl.constexpr, NORM: tl.constexpr
+    edges,
+    outputs,
+    weight,
+    bias,
+    basis,
+    table,
+    levels,
+    start,
+    gap,
+    down,
+    across,
+    eps,
+    C,
+    CODE: tl.constexpr,
+    NORM: tl.constexpr,
+    AFFINE: tl.constexpr,
 ):
-    q, side = tl.program_id(0), tl.program_id(1)
-    own, other = edges + side * gap + q * 1024, edges + (1 - side) * gap + q * 1024
-    own_basis, other_basis = basis + side * 1024, basis + (1 - side) * 1024
-    out = outputs + side * gap + q * 1024
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
+    q = tl.program_id(0)
+    z = tl.zeros((4, 8, 32), tl.float32)
+    energy = tl.zeros((1, 32), tl.float32)
+    s, m = 1.0, 0.0
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, side)
-        s, m = 1.0, 0.0
+        r, r_end, c, c_end = _rim(table, level)
+        rows, columns = edges + q * 1024, edges + gap + q * 1024
+        z = _update(z, rows, columns, basis, r, r_end, c, c_end, 1)
+        p = z
         if NORM:
-            s = tl.load(scale + level * Q + start + q)
-            m = tl.load(shift + level * Q + start + q)
-        z = _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end)
-        p = activate(z * s + m, CODE)
-        while r < r_end:
-            b, b_next = _pair(own_basis, r, r_end)
-            tl.store(out + r * 32 + k, tl.sum(p * b[:, None], 0))
-            tl.store(out + (r + 1) * 32 + k, tl.sum(p * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-            r += 2
+            energy = _energy(energy, rows, columns, r, r_end, c, c_end, down, across)
+            inverse = tl.rsqrt(tl.sum(tl.sum(energy, 1), 0) + eps)
+            s, m = _affine(weight, bias, table, level, inverse, start + q, C, AFFINE)
+            p = z * s + m
+        p = activate(p, CODE)
+        _project(p, outputs + q * 1024, outputs + gap + q * 1024, basis, r, r_end, c, c_end)
         level += 1
 
 
@@ -194,76 +231,117 @@ def sweep_backward_kernel(
     edges,
     gradients,
     outputs,
-    scale,
-    shift,
-    sums,
+    weight,
+    bias,
+    inverses,
+    d_scale,
+    d_shift,
+    d_variance,
     basis,
     table,
     levels,
     start,
     gap,
+    down,
+    across,
+    eps,
     Q,
+    C,
     CODE: tl.constexpr,
     NORM: tl.constexpr,
+    AFFINE: tl.constexpr,
 ):
-    q, side = tl.program_id(0), tl.program_id(1)
-    own, other = edges + side * gap + q * 1024, edges + (1 - side) * gap + q * 1024
-    g_own, g_other = gradients + side * gap + q * 1024, gradients + (1 - side) * gap + q * 1024
-    own_basis, other_basis = basis + side * 1024, basis + (1 - side) * 1024
-    out = outputs + side * gap + q * 1024
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
-    total = tl.zeros((32, 32), tl.float32)  # of the gradients at the samples, level by level
+    q = tl.program_id(0)
+    tile = start + q
+    rows, columns = edges + q * 1024, edges + gap + q * 1024
+    z = tl.zeros((4, 8, 32), tl.float32)
+    energy = tl.zeros((1, 32), tl.float32)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, side)
-        s, m = 1.0, 0.0
+        r, r_end, c, c_end = _rim(table, level)
+        z = _update(z, rows, columns, basis, r, r_end, c, c_end, 1)
         if NORM:
-            s = tl.load(scale + level * Q + start + q)
-            m = tl.load(shift + level * Q + start + q)
-        z = _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end)
-        d = tl.zeros((32, 32), tl.float32)
-        d = _update(d, g_own, g_other, own_basis, other_basis, r, r_end, c, c_end)
-        # What a level adds is part of its own samples and of every finer level's: the sum of all less those before.
-        while r < r_end:
-            b, b_next = _pair(own_basis, r, r_end)
-            tl.store(out + r * 32 + k, -tl.sum(total * b[:, None], 0))
-            tl.store(out + (r + 1) * 32 + k, -tl.sum(total * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-            r += 2
-        d = derivative(z * s + m, d, CODE)
-        if NORM:
-            if side == 0:  # padding has no gradient: the basis is zero there
-                tl.store(sums + level * Q + start + q, tl.sum(tl.sum(d * z, 0), 0))
-                tl.store(sums + (levels + level) * Q + start + q, tl.sum(tl.sum(d, 0), 0))
-        total += d * s
+            energy = _energy(energy, rows, columns, r, r_end, c, c_end, down, across)
+            tl.store(inverses + level * Q + tile, tl.rsqrt(tl.sum(tl.sum(energy, 1), 0) + eps))
         level += 1
     tl.debug_barrier()
-    r = 0
-    r_end = tl.load(table + (levels - 1) * 5 + 3 + side)
-    while r < r_end:
-        b, b_next = _pair(own_basis, r, r_end)
-        before, before_next = _pair(out, r, r_end)
-        tl.store(out + r * 32 + k, before + tl.sum(total * b[:, None], 0))
-        tl.store(out + (r + 1) * 32 + k, before_next + tl.sum(total * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-        r += 2
+    # Fine to coarse: what a level adds is part of its own samples and of every finer level's.
+    total = tl.zeros((4, 8, 32), tl.float32)
+    change = 0.0
+    level = levels - 1
+    while level >= 0:
+        r, r_end, c, c_end = _rim(table, level)
+        d = tl.zeros((4, 8, 32), tl.float32)
+        g_rows, g_columns = gradients + q * 1024, gradients + gap + q * 1024
+        d = _update(d, g_rows, g_columns, basis, r, r_end, c, c_end, 1)
+        if NORM:
+            inverse = tl.load(inverses + level * Q + tile)
+            s, m = _affine(weight, bias, table, level, inverse, tile, C, AFFINE)
+            d = derivative(z * s + m, d, CODE)
+            # padding has no gradient: the basis is zero there
+            slope = tl.sum(tl.sum(tl.sum(d * z, 0), 0), 0)
+            change -= slope * s * inverse * inverse
+            tl.store(d_variance + level * Q + tile, change)
+            tl.store(d_scale + level * Q + tile, slope * inverse)
+            tl.store(d_shift + level * Q + tile, tl.sum(tl.sum(tl.sum(d, 0), 0), 0))
+            total += d * s
+        else:
+            total += derivative(z, d, CODE)
+        _project(total, outputs + q * 1024, outputs + gap + q * 1024, basis, r, r_end, c, c_end)
+        z = _update(z, rows, columns, basis, r, r_end, c, c_end, -1)
+        level -= 1
 
 
 @triton.jit
 def sweep_pool_kernel(
-    edges, best, places, basis, table, levels, n, start, gap, WINDOW: tl.constexpr, CELLS: tl.constexpr
+    edges,
+    best,
+    places,
+    basis,
+    table,
+    levels,
+    start,
+    gap,
+    C,
+    WINDOW: tl.constexpr,
+    CELLS: tl.constexpr,
 ):
     q = tl.program_id(0)
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
-    rows = k[:, None] + tl.zeros((32, 32), tl.int32)
+    tile = start + q
+    i, j = _patch()
+    z = tl.zeros((4, 8, 32), tl.float32)
+    place = i * (WINDOW * CELLS) + j
+    cell_of = (i // WINDOW) * CELLS + j // WINDOW
+    cell_of = tl.where((i < WINDOW * CELLS) & (j < WINDOW * CELLS), cell_of, -1)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, 0)
-        z = _update(z, edges + q * 1024, edges + gap + q * 1024, basis, basis + 1024, r, r_end, c, c_end)
-        for cell in tl.static_range(CELLS):
-            here = (k >= cell * WINDOW) & (k < (cell + 1) * WINDOW)
-            value, row = tl.reduce((tl.where(here[:, None], z, float("-inf")), rows), 0, larger)
-            at = (((start + q) * levels + level) * CELLS + cell) * n + k
-            tl.store(best + at, value, mask=k < n)
-            tl.store(places + at, row, mask=k < n)
+        r, r_end, c, c_end = _rim(table, level)
+        z = _update(z, edges + q * 1024, edges + gap + q * 1024, basis, r, r_end, c, c_end, 1)
+        for cell in tl.static_range(CELLS * CELLS):
+            value, at = tl.reduce((tl.where(cell_of == cell, z, float("-inf")), place), 0, larger)
+            value, at = tl.reduce((value, at), 0, larger)
+            value, at = tl.reduce((value, at), 0, larger)
+            # the samples' place among (B, levels, C, cells), the places' among (B, C, levels, cells)
+            to = ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell
+            tl.store(best + to, value)
+            tl.store(places + (tile * levels + level) * (CELLS * CELLS) + cell, at.to(tl.int64))
         level += 1
+
+
+@triton.jit
+def unpool_kernel(gradient, places, tiles, basis, table, levels, start, n, C, CELLS: tl.constexpr):
+    q = tl.program_id(0)
+    tile = start + q
+    i, j = _patch()
+    z = tl.zeros((4, 8, 32), tl.float32)
+    level = 0
+    while level < levels:
+        _, r_end, _, c_end = _rim(table, level)
+        for cell in tl.static_range(CELLS * CELLS):
+            g = tl.load(gradient + ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell)
+            place = tl.load(places + (tile * levels + level) * (CELLS * CELLS) + cell).to(tl.int32)
+            b = tl.load(basis + place // n * 32 + i, mask=i < r_end, other=0.0)
+            a = tl.load(basis + 1024 + place % n * 32 + j, mask=j < c_end, other=0.0)
+            z += (b * g.to(tl.float32)) * a
+        level += 1
+    tl.store(tiles + q * 1024 + i * 32 + j, z)
