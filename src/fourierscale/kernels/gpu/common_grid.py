@@ -46,8 +46,8 @@ SIDE = 32
 PIECE = 4096
 """Tiles in work at a time: their edges fit into the cache of a large GPU."""
 LAUNCH: dict[str, dict[str, int]] = {
-    "prepare": {"TILES": 64, "num_warps": 4},
-    "finish": {"TILES": 64, "num_warps": 4},
+    "prepare": {"TILES": 64, "num_warps": 2},
+    "finish": {"TILES": 64, "num_warps": 2},
 }
 
 
@@ -58,11 +58,10 @@ def nested_forward(
     y = torch.empty_like(x)
     basis, _, table = _constants(plan, x.device)
     samples = math.prod(plan[-1].grid)
-    for part, edges, outputs in _pieces(x, 2):
+    for part, edges in _pieces(x, 1):
         prepare(x, edges, part, plan, o.norm)
         sweep_forward_kernel[(len(part),)](
             edges,
-            outputs,
             x if weight is None else weight,
             x if bias is None else bias,
             basis,
@@ -78,7 +77,7 @@ def nested_forward(
             AFFINE=weight is not None,
             num_warps=1,
         )
-        finish(outputs, y, part, plan, 1 / samples)
+        finish(edges, y, part, plan, 1 / samples)
     return y
 
 
@@ -92,13 +91,12 @@ def nested_backward(
     samples = math.prod(plan[-1].grid)
     # of each level, image and channel: inverse deviation, gradients of scale, shift and variance
     numbers = torch.empty(4, levels if o.norm else 0, batch * channels, dtype=torch.float32, device=x.device)
-    for part, edges, gradients, outputs in _pieces(x, 3):
+    for part, edges, gradients in _pieces(x, 2):
         prepare(x, edges, part, plan, o.norm)
         prepare(gradient, gradients, part, plan, False, 1 / samples)
         sweep_backward_kernel[(len(part),)](
             edges,
             gradients,
-            outputs,
             x if weight is None else weight,
             x if bias is None else bias,
             *numbers,
@@ -116,7 +114,7 @@ def nested_backward(
             AFFINE=weight is not None,
             num_warps=1,
         )
-        finish(outputs, dx, part, plan, 1.0, (x, numbers[3]) if o.norm else None)
+        finish(gradients, dx, part, plan, 1.0, (x, numbers[3]) if o.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
     sums = torch.unflatten(numbers[1:3], -1, (batch, channels)).sum(2)  # (2, levels, C)
@@ -165,14 +163,13 @@ def pool_backward(
         _samples(plan, gradient.device),
         table,
         len(plan),
-        0,
         n,
         channels,
         CELLS=cells,
         num_warps=1,
     )
     down, across = grids(boxes[-1])
-    dx = tiles[:, :down, :across].permute(1, 2, 0).to(gradient.dtype, memory_format=torch.contiguous_format)
+    dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype, memory_format=torch.contiguous_format)
     return torch.unflatten(dx, -1, (-1, channels))
 
 
@@ -241,20 +238,24 @@ def _pieces(x: Tensor, count: int) -> Iterator[tuple[Any, ...]]:
 @forgotten_with_constants
 @functools.lru_cache(1024)
 def _constants(plan: tuple[Level, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """The basis along both axes ``(2, coefficients, samples)``, the level of each coefficient, the table of levels."""
+    """The basis along both axes ``(2, lines, samples)``, the level of each coefficient, the table of levels.
+
+    The table has, for each level, its row of the parameters, and where the lines of its rim begin and end.
+    """
     basis = torch.zeros(2, SIDE, SIDE)
     level_of = torch.full((2, SIDE), len(plan), dtype=torch.int32)
     for axis in range(2):
         top = plan[-1]
         matrix = synthesis_matrix(top.grid[axis], top.reads[axis], torch.float32, torch.device("cpu")).mT
-        basis[axis, : matrix.shape[0], : matrix.shape[1]] = matrix
+        basis[axis, 1 : 1 + matrix.shape[0], : matrix.shape[1]] = matrix
         for i, level in reversed(list(enumerate(plan))):
             level_of[axis, : grids(level.reads)[axis]] = i
     table: list[list[int]] = []
-    inside: Box = (0, grids(plan[0].writes)[1])  # of the first level the rows are all
+    begins = [0, 1 + grids(plan[0].writes)[1]]  # the rows of the first level are all of it
     for level in plan:
-        table.append([level.index, *inside, *grids(level.writes)])
-        inside = grids(level.writes)
+        ends = [1 + n for n in grids(level.writes)]
+        table.append([level.index, *begins, *ends])
+        begins = ends
     return basis.to(device), level_of.to(device), torch.tensor(table, dtype=torch.int32).to(device)
 
 
@@ -265,5 +266,5 @@ def _pool_plan(boxes: tuple[Box, ...], n: int) -> tuple[Level, ...]:
 @forgotten_with_constants
 @functools.lru_cache(64)
 def _samples(plan: tuple[Level, ...], device: torch.device) -> Tensor:
-    """The basis at each sample, ``(2, samples, coefficients)``."""
+    """The basis at each sample, ``(2, samples, lines)``."""
     return _constants(plan, device)[0].mT.contiguous()
