@@ -1,5 +1,6 @@
 """Compare the Triton kernels with the matrix products in float64; run by ``test_gpu_kernels.py``."""
 
+import itertools
 import sys
 
 import torch
@@ -60,15 +61,17 @@ def main(device):
         back = common_grid.pool_backward(gradient, places, boxes, window, cells, 2)
         check(f"pool {cells} x {window}", [value, back], [reference, expected])
 
-    for size in ((7, 9), (1, 5)):
+    for size, whole in itertools.product(((7, 9), (1, 5)), (False, True)):
         x = draw(*size, 3, 4).requires_grad_()
         kernel, expand = mixing.tap_kernel(draw(6, 4, 3, 3), (12, 12), size)
+        if whole:
+            kernel, expand = mixing.full_kernel(kernel, expand), None
         kernel.requires_grad_()
-        results = []
+        results, gradient = [], draw(*size, 3, 6)
         for engine in ("gemm", "triton"):
             y = mixing.mix(x, kernel, expand, engine)
-            results.append([y, *torch.autograd.grad(y, (x, kernel), torch.ones_like(y))])
-        check(f"mix {size}", results[1], [t.double() for t in results[0]])
+            results.append([y, *torch.autograd.grad(y, (x, kernel), gradient)])
+        check(f"mix {size} {whole}", results[1], [t.double() for t in results[0]])
 
 
 if __name__ == "__main__":

@@ -181,7 +181,14 @@ def _(x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engin
 
 @torch.library.custom_op("fourierscale::level_pool_backward", mutates_args=())
 def level_pool_backward(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int, engine: str
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    channels: int,
+    engine: str,
 ) -> Tensor:
     """Gradient of the coefficients."""
     if engine == "triton":
@@ -193,7 +200,14 @@ def level_pool_backward(
 
 @level_pool_backward.register_fake
 def _(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int, engine: str
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    channels: int,
+    engine: str,
 ) -> Tensor:
     return gradient.new_empty(*grids(pairs(bands)[-1]), gradient.shape[0], channels)
 

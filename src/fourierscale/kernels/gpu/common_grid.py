@@ -1,4 +1,4 @@
-r"""The nested activation on a common grid as sweeps, in Triton: plain float32 arithmetic, no tensor cores.
+r"""The nested activation on a common grid as sweeps, in Triton: their arithmetic is plain float32.
 
 On one grid for all levels, a level adds a few outer products to the samples of the level before,
 
@@ -8,12 +8,13 @@ with :math:`U_r` row :math:`r` of the coefficients transformed along the columns
 :math:`V_c` column :math:`c` transformed along the rows below its level. And only the rim of the result is wanted:
 :math:`G_r = b_r^\top \varphi_i(Z_i)` and :math:`H_c = \varphi_i(Z_i) \, b_c`. So a step is
 
-1. ``prepare``: coefficients to ``U`` and ``V``, and the variance of every level;
-2. ``sweep``: a warp keeps the samples of one image and channel on chip through all levels, a column each thread, and
-   gives ``G``, sums along columns; the same sweep over the transposed tile gives ``H``;
+1. ``prepare``: coefficients to ``U`` and ``V``, the edges of the tiles;
+2. ``sweep``: a warp keeps the samples of one image and channel on chip through all levels, takes the variance of a
+   level from its edges by Parseval's theorem, and overwrites ``U`` and ``V`` with ``G`` and ``H``;
 3. ``finish``: ``G`` and ``H`` to coefficients, the adjoint of ``prepare``.
 
-The backward pass is ``prepare`` of the gradient, a sweep that makes the samples again, and ``finish``.
+The backward pass is ``prepare`` of both the coefficients and the gradient, a sweep that makes the samples of all levels
+and then goes from fine to coarse, taking each level's part away again, and ``finish``.
 """
 
 from __future__ import annotations
@@ -169,13 +170,15 @@ def pool_backward(
         num_warps=1,
     )
     down, across = grids(boxes[-1])
-    dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype, memory_format=torch.contiguous_format)
+    dx = (
+        tiles[:, 1 : 1 + down, 1 : 1 + across]
+        .permute(1, 2, 0)
+        .to(gradient.dtype, memory_format=torch.contiguous_format)
+    )
     return torch.unflatten(dx, -1, (-1, channels))
 
 
-def prepare(
-    x: Tensor, edges: Tensor, part: range, plan: tuple[Level, ...], norm: bool, factor: float = 1.0
-) -> None:
+def prepare(x: Tensor, edges: Tensor, part: range, plan: tuple[Level, ...], norm: bool, factor: float = 1.0) -> None:
     """Write ``U`` and ``V`` of some tiles into ``edges``, without the mean if there is a norm."""
     basis, level_of, _ = _constants(plan, x.device)
     launch = LAUNCH["prepare"]
