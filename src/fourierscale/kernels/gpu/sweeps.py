@@ -1,8 +1,8 @@
 """The kernels of :mod:`fourierscale.kernels.gpu.common_grid`.
 
 A sweep is the work of one warp on one image and channel. Its samples ``Z (32, 32)`` are spread over the 32 threads in
-patches of four rows and twice four columns, held as ``(4, 4, 32, 2)``, the third axis being the thread: an outer product
-then needs few loads, and a sum along rows or columns few exchanges between threads.
+patches of four rows and twice four columns, held as ``(4, 4, 32, 2)``, the third axis being the thread: an outer
+product then needs few loads, and a sum along rows or columns few exchanges between threads.
 
 Edges ``(tiles, 32 lines, 32)`` hold a row or a column of the coefficients per line, from line 1 on: a level then begins
 with an even line and has an even number of them. Line 0 is zero.
