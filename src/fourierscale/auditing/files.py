@@ -52,7 +52,7 @@ class FileModel:
             return self.function(x)
         short = -len(x) % fixed  # the last portion is filled up with copies, which are cut off again
         filled = torch.cat([x, x[:1].expand(short, *x.shape[1:])]) if short else x
-        parts = [self.function(part) for part in filled.unflatten(0, (-1, fixed))]
+        parts = [self.function(part) for part in torch.unflatten(filled, 0, (-1, fixed))]
         if not all(isinstance(part, Tensor) for part in parts):
             return parts
         return torch.cat(parts)[: len(x)]
