@@ -18,6 +18,13 @@ from fourierscale.training.weights import versions
 
 __all__ = ["build_page", "write_page"]
 
+FITTED = {
+    "zero": "padding with zeros",
+    "reflect": "reflection at their borders",
+    "replicate": "repeating their borders",
+    "circular": "periodic repetition",
+    "upsample": "ideal upscaling",
+}
 LINES = ("line-1", "line-2", "line-3", "line-4", "line-5")
 
 
@@ -34,11 +41,11 @@ def build_page(audit: Audit) -> str:
         style=page_style() + (folder / "page.css").read_text(encoding="utf-8"),
         model=escape(audit.model),
         verdict="good" if audit.broken is None else "bad",
-        finding=escape(f"{audit.finding[0].upper()}{audit.finding[1:]}."),
+        finding=escape(f"{audit.finding}."),
         images=f"{audit.images:,}",
         size=audit.size,
         dtype=audit.dtype,
-        fit="" if audit.fit is None else f" Every image reaches the model at one size, brought to it by {audit.fit}.",
+        fit="" if audit.fit is None else f" The model takes one size; images reach it by {FITTED[audit.fit]}.",
         maps="".join(_map(audit, kind) for kind in audit.kinds),
         rings=_rings(audit),
         shift=_shift(audit),
@@ -62,7 +69,7 @@ def _map(audit: Audit, kind: str) -> str:
     names = [_name(layer) for layer in complete]
     columns = [str(side) for side in audit.resolutions]
     key = "ours" if worst <= audit.tolerance else "cnn"
-    return f'<div class="card wide"><h3>{kind} downscaling</h3>{error_map(errors, names, columns, key)}</div>'
+    return f'<div class="card"><h3>{kind} downscaling</h3>{error_map(errors, names, columns, key)}</div>'
 
 
 def _name(layer: Layer) -> str:

@@ -47,11 +47,13 @@ def _heat(audit: Audit, axes: Any, figure: Any) -> None:
 
 
 def _rings(audit: Audit, axes: Any) -> None:
+    from matplotlib import colormaps
+
     found = last_rings(audit, audit.kind)
     chosen = spread(range(len(found)), 6) if found else []
     for place in chosen:
         points = [(k, error) for k, error in enumerate(found[place].errors) if error]
-        colour = (0.1, 0.25 + 0.5 * place / max(1, len(found) - 1), 0.55)
+        colour = colormaps["viridis"](0.9 * place / max(1, len(found) - 1))
         if points:
             axes.plot(
                 *zip(*points, strict=True),
@@ -62,6 +64,7 @@ def _rings(audit: Audit, axes: Any) -> None:
             )
     where = f"layer {found[0].layer}" if found else "no map"
     axes.set(xlabel="frequency of the ring", yscale="log", title=f"error of each ring, {where}")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     _finish(axes, bool(chosen))
 
 

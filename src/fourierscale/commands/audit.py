@@ -82,7 +82,7 @@ def audit(
             )
     except AuditError as error:
         raise ConfigError(str(error)) from error
-    show(found, console)
+    show(found, console, opened.trained)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "audit.json").write_text(found.to_json(), encoding="utf-8")
@@ -91,11 +91,11 @@ def audit(
         console.print(f"wrote audit.json, audit.png and audit.html into {out}", soft_wrap=True, markup=False)
 
 
-def show(found: Audit, console: Console) -> None:
+def show(found: Audit, console: Console, answers: bool = True) -> None:
     """The tables and the sentence."""
     console.print()
     console.print(found.table())
-    if found.logits:
+    if found.logits and answers:
         console.print()
         console.print(found.logit_table())
     console.print()

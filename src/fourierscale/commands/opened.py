@@ -31,6 +31,7 @@ class Opened:
         side: Of the largest images that it was made for; None if nobody says.
         fit: How images reach a model of one input size.
         data: How its images were prepared, as a run's ``model.json`` says; empty if it has none.
+        trained: Whether its answers may mean something.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Opened:
     side: int | None = None
     fit: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    trained: bool = True
 
 
 def open_model(name: str, seed: int = 0) -> Opened:
@@ -87,8 +89,12 @@ def _named(name: str, seed: int) -> Opened:
         return _trained(name)
     info = model_info(name)
     channels, side, _ = info.largest_input
-    note = f"{name} has random weights (seed {seed}): no weights ship for it; give a run's folder for trained ones"
-    return Opened(name, _seeded(lambda: info.build(**info.defaults), seed), note, channels, side, info.fit)
+    note = (
+        f"{name} has random weights (seed {seed}), since none ship for it, so its answers are not shown: give a run's "
+        "folder for trained ones"
+    )
+    model = _seeded(lambda: info.build(**info.defaults), seed)
+    return Opened(name, model, note, channels, side, info.fit, trained=False)
 
 
 def _built(name: str, seed: int) -> Opened:

@@ -103,7 +103,7 @@ def error_map(errors: Sequence[Sequence[float]], rows: Sequence[str], columns: S
     2
     """
     cell, right, top = 20, 52, 20
-    left = max(56, 12 + 6 * max(map(len, rows), default=0))
+    left = max(56, 12 + 7 * max(map(len, rows), default=0))
     width, height = left + cell * len(columns) + right, top + cell * len(rows) + 2
     parts = [f'<svg class="heat {key}" viewBox="0 0 {width} {height}" role="img" aria-label="error of each layer">']
     for j, name in enumerate(columns):
