@@ -63,6 +63,29 @@ def test_the_shipped_net_is_found_equivariant_and_three_files_are_written(digits
     assert "through all 9 layers" in (tmp_path / "out" / "audit.html").read_text()
 
 
+def test_a_run_is_audited_on_the_test_images_that_its_own_seed_split_off(digits, tmp_path, capsys):
+    from fourierscale.data import load_protocol
+    from fourierscale.models import create_model
+    from fourierscale.training.weights import save_model
+
+    splits = load_protocol("mnist-scale", digits, offline=True, seed=5)
+    data = {"protocol": "mnist-scale", "channels": 1, "classes": list(splits.classes), "fit": None, "fit_size": None}
+    data |= {"resolutions": list(range(8, 29)), "mean": [0.1], "std": [0.3], "kind": "ideal"}
+    overrides = {"widths": [2, 3], "hidden": 4}
+    info = {"model": "scalenet-tiny", "overrides": overrides, "data": data}
+    info["config"] = {"data": {"seed": 5, "data_dir": str(digits), "size": None}}
+    model = create_model("scalenet-tiny", **overrides)
+    save_model(model, tmp_path / "run", info)
+    options = ["--images", "4", "--resolutions", "8", "--kinds", "ideal", "--offline", "--out", str(tmp_path / "out")]
+    assert main(["audit", str(tmp_path / "run"), *options]) == 0
+    step = len(splits.test) // 4
+    x, labels = splits.test.images[: 4 * step : step].float() / 255, splits.test.labels[: 4 * step : step]
+    expected = audit(model, x, [8], labels=labels, mean=0.1, std=0.3, kinds=["ideal"])
+    told = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert told["shift"][-1]["error"] == pytest.approx(expected.shift[-1].error, rel=1e-3)
+    assert told["accuracy"] == expected.accuracy
+
+
 def test_a_baseline_by_name_has_random_weights_and_is_padded(digits, capsys):
     assert main(["audit", "cnn-mnist", *QUICK, "--data-dir", str(digits)]) == 0
     printed = capsys.readouterr().out

@@ -16,7 +16,7 @@ from fourierscale.auditing.files import FileModel, open_file
 from fourierscale.auditing.logits import LogitSums, prediction
 from fourierscale.auditing.result import Audit, Layer, Rings, Shift
 from fourierscale.auditing.shifts import compare_shifted, shift_image
-from fourierscale.auditing.trace import OUTPUT, Record, Trace, as_it_is, run
+from fourierscale.auditing.trace import OUTPUT, Record, Trace, evaluating, run
 from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
 from fourierscale.functional.resample import Kind
@@ -98,6 +98,7 @@ def audit(
         called, model = name or os.path.basename(model), open_file(model)
     elif not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
     sides = _check(images, resolutions, kinds, labels, fit, fit_size)
     device, dtype = _place(model, images)
     session = _Session(model, images.shape[-1], fit, fit_size, mean, std, depth, device, dtype)
@@ -110,7 +111,7 @@ def audit(
         if report is not None:
             report("auditing", done / steps)
 
-    with as_it_is(model):
+    with evaluating(model):
         for first in range(0, len(images), batch_size):
             batch = images[first : first + batch_size].to(device, dtype)
             session.begin(batch, None if known is None else known[first : first + batch_size])

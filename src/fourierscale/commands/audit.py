@@ -154,8 +154,11 @@ def find_pictures(
     if chosen == "random":
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
+    # the test images of a run are those that its own seed split off
+    options = dict(opened.loading) if chosen == opened.data.get("protocol") else {}
+    options |= {key: value for key, value in (("data_dir", data_dir), ("size", size)) if value is not None}
     try:
-        splits = load_protocol(chosen, data_dir, offline, report=report, size=size)
+        splits = load_protocol(chosen, offline=offline, report=report, **options)
     except DataError as error:
         if data is not None:
             raise
