@@ -13,6 +13,8 @@ with :math:`U_r` row :math:`r` of the coefficients transformed along the columns
    level from its edges by Parseval's theorem, and overwrites ``U`` and ``V`` with ``G`` and ``H``;
 3. ``finish``: ``G`` and ``H`` to coefficients, the adjoint of ``prepare``.
 
+With a pooling, ``G`` and ``H`` are those of the pooled samples.
+
 The backward pass is ``prepare`` of both the coefficients and the gradient, a sweep that makes the samples of all levels
 and then goes from fine to coarse, taking each level's part away again, and ``finish``.
 """
@@ -22,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -43,42 +45,67 @@ from fourierscale.kernels.gpu.sweeps import (
 )
 from fourierscale.kernels.nested import Options
 
-SIDE = 32
-PIECE = 4096
-"""Tiles in work at a time: their edges fit into the cache of a large GPU."""
-LAUNCH: dict[str, dict[str, int]] = {
-    "prepare": {"TILES": 64, "num_warps": 2},
-    "finish": {"TILES": 64, "num_warps": 2},
-}
+SIDES = (32, 64, 128)
+PIECE = 2**22
+"""Numbers that the edges of the tiles in work at a time hold of each kind: they fit into the cache of a large GPU."""
+LEAST = 1024
+"""Tiles in work at a time at least, so that all of a GPU has work."""
+TILES = {32: 64, 64: 64, 128: 32}
+"""Tiles whose lines are transformed together, for each side."""
+
+
+class Frame(NamedTuple):
+    """Coefficients of some levels and the grid on which they are sampled."""
+
+    boxes: tuple[Box, ...]
+    """The band of each level."""
+    grid: Box
+    side: int
+    """Of the lines in memory."""
+    basis: Tensor
+    """Along both axes, ``(2, lines, samples)``; line 0 is zero, line ``k`` is coefficient ``k - 1``."""
+    level_of: Tensor
+    """Level of each coefficient, ``(2, coefficients)``."""
+    table: Tensor
+    """For each level: its row of the parameters, and where the lines of its rim begin and end."""
+
+    @property
+    def extent(self) -> Box:
+        """Number of coefficients per axis."""
+        return grids(self.boxes[-1])
+
+
+def side_for(plan: tuple[Level, ...]) -> int | None:
+    """The smallest side whose lines hold these levels and their grid; ``None`` if they are too large."""
+    needed = max(*plan[-1].grid, *(1 + n for n in grids(plan[-1].reads)))
+    return next((side for side in SIDES if side >= needed), None)
 
 
 def nested_forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> Tensor:
-    """Value of the nested activation, ``(n_1, n_2, B, C)`` to the same shape."""
-    y = torch.empty_like(x)
-    basis, _, table = _constants(plan, x.device)
-    samples = math.prod(plan[-1].grid)
-    for part, edges in _pieces(x, 1):
-        prepare(x, edges, part, plan, o.norm)
+    """Value of the nested activation, ``(n_1, n_2, B, C)`` to ``(n'_1, n'_2, B, C)``."""
+    read, write = _frames(plan, o.pool, x.device)
+    y = x.new_empty(*write.extent, *x.shape[2:])
+    for part, edges in _pieces(x, read.side, 1):
+        prepare(x, edges, part, read, o.norm)
         sweep_forward_kernel[(len(part),)](
             edges,
             x if weight is None else weight,
             x if bias is None else bias,
-            basis,
-            table,
+            read.basis,
+            read.table,
+            write.basis,
+            write.table,
             len(plan),
             part.start,
             edges.stride(0),
-            *plan[-1].grid,
+            *read.grid,
             o.eps,
             x.shape[3],
-            CODE=CODES[o.activation],
-            NORM=o.norm,
-            AFFINE=weight is not None,
-            num_warps=1,
+            **_options(o, weight, read),
         )
-        finish(edges, y, part, plan, 1 / samples)
+        finish(edges, y, part, write, 1 / math.prod(write.grid))
     return y
 
 
@@ -86,36 +113,35 @@ def nested_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
-    dx = torch.empty_like(x)
-    basis, _, table = _constants(plan, x.device)
+    read, write = _frames(plan, o.pool, x.device)
+    # a pooling may leave out the highest frequencies of its input
+    dx = torch.empty_like(x) if read.extent == tuple(x.shape[:2]) else torch.zeros_like(x)
     levels, (batch, channels) = len(plan), x.shape[2:]
-    samples = math.prod(plan[-1].grid)
     # of each level, image and channel: inverse deviation, gradients of scale, shift and variance
     numbers = torch.empty(4, levels if o.norm else 0, batch * channels, dtype=torch.float32, device=x.device)
-    for part, edges, gradients in _pieces(x, 2):
-        prepare(x, edges, part, plan, o.norm)
-        prepare(gradient, gradients, part, plan, False, 1 / samples)
+    for part, edges, gradients in _pieces(x, read.side, 2):
+        prepare(x, edges, part, read, o.norm)
+        prepare(gradient, gradients, part, write, False, 1 / math.prod(write.grid))
         sweep_backward_kernel[(len(part),)](
             edges,
             gradients,
             x if weight is None else weight,
             x if bias is None else bias,
             *numbers,
-            basis,
-            table,
+            read.basis,
+            read.table,
+            write.basis,
+            write.table,
             levels,
             part.start,
             edges.stride(0),
-            *plan[-1].grid,
+            *read.grid,
             o.eps,
             batch * channels,
             channels,
-            CODE=CODES[o.activation],
-            NORM=o.norm,
-            AFFINE=weight is not None,
-            num_warps=1,
+            **_options(o, weight, read),
         )
-        finish(gradients, dx, part, plan, 1.0, (x, numbers[3]) if o.norm else None)
+        finish(gradients, dx, part, read, 1.0, (x, numbers[3]) if o.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
     sums = torch.unflatten(numbers[1:3], -1, (batch, channels)).sum(2)  # (2, levels, C)
@@ -123,28 +149,40 @@ def nested_backward(
     return dx, (rows @ sums[0]).to(weight.dtype), (rows @ sums[1]).to(bias.dtype)
 
 
+def _options(o: Options, weight: Tensor | None, read: Frame) -> dict[str, Any]:
+    return {
+        "CODE": CODES[o.activation],
+        "NORM": o.norm,
+        "AFFINE": weight is not None,
+        "SIDE": read.side,
+        "POOL": o.pool,
+        "LARGEST": o.pool_kind == "max",
+        "num_warps": _warps(read.side),
+    }
+
+
 def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
     """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
-    plan = _pool_plan(boxes, window * cells)
-    basis, _, table = _constants(plan, x.device)
+    frame = _pool_frame(boxes, window * cells, x.device)
     levels, (batch, channels) = len(boxes), x.shape[2:]
     pooled = x.new_empty(batch, levels, channels * cells**2)
     places = torch.empty(batch * channels, levels * cells**2, dtype=torch.int64, device=x.device)
-    for part, edges in _pieces(x, 1):
-        prepare(x, edges, part, plan, False)
+    for part, edges in _pieces(x, frame.side, 1):
+        prepare(x, edges, part, frame, False)
         sweep_pool_kernel[(len(part),)](
             edges,
             pooled,
             places,
-            basis,
-            table,
+            frame.basis,
+            frame.table,
             levels,
             part.start,
             edges.stride(0),
             channels,
             WINDOW=window,
             CELLS=cells,
-            num_warps=1,
+            SIDE=frame.side,
+            num_warps=_warps(frame.side),
         )
     return pooled, places
 
@@ -154,40 +192,35 @@ def pool_backward(
 ) -> Tensor:
     """Gradient of the coefficients, ``(n_1, n_2, B, C)``."""
     n = window * cells
-    plan = _pool_plan(boxes, n)
-    _, _, table = _constants(plan, gradient.device)
-    tiles = torch.empty(len(places), SIDE, SIDE, dtype=torch.float32, device=gradient.device)
+    frame = _pool_frame(boxes, n, gradient.device)
+    tiles = torch.empty(len(places), frame.side, frame.side, dtype=torch.float32, device=gradient.device)
     unpool_kernel[(len(places),)](
         gradient,
         places,
         tiles,
-        _samples(plan, gradient.device),
-        table,
-        len(plan),
+        _samples(boxes, n, gradient.device),
+        frame.table,
+        len(boxes),
         n,
         channels,
         CELLS=cells,
-        num_warps=1,
+        SIDE=frame.side,
+        num_warps=_warps(frame.side),
     )
-    down, across = grids(boxes[-1])
-    dx = (
-        tiles[:, 1 : 1 + down, 1 : 1 + across]
-        .permute(1, 2, 0)
-        .to(gradient.dtype, memory_format=torch.contiguous_format)
-    )
+    down, across = frame.extent
+    dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype).contiguous()
     return torch.unflatten(dx, -1, (-1, channels))
 
 
-def prepare(x: Tensor, edges: Tensor, part: range, plan: tuple[Level, ...], norm: bool, factor: float = 1.0) -> None:
+def prepare(x: Tensor, edges: Tensor, part: range, frame: Frame, norm: bool, factor: float = 1.0) -> None:
     """Write ``U`` and ``V`` of some tiles into ``edges``, without the mean if there is a norm."""
-    basis, level_of, _ = _constants(plan, x.device)
-    launch = LAUNCH["prepare"]
-    prepare_kernel[(triton.cdiv(len(part), launch["TILES"]), x.shape[0] + x.shape[1])](
+    tiles = TILES[frame.side]
+    prepare_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
         x,
         edges,
-        basis,
-        level_of,
-        x.shape[0],
+        frame.basis,
+        frame.level_of,
+        *frame.extent,
         x.shape[1],
         part.start,
         part.stop,
@@ -196,7 +229,9 @@ def prepare(x: Tensor, edges: Tensor, part: range, plan: tuple[Level, ...], norm
         x.shape[2] * x.shape[3],
         NORM=norm,
         PRECISION=precision(x),
-        **launch,
+        SIDE=frame.side,
+        TILES=tiles,
+        num_warps=_few_warps(frame.side),
     )
 
 
@@ -204,70 +239,94 @@ def finish(
     edges: Tensor,
     y: Tensor,
     part: range,
-    plan: tuple[Level, ...],
+    frame: Frame,
     factor: float,
     norm: tuple[Tensor, Tensor] | None = None,
 ) -> None:
     """Write the coefficients of some tiles from both kinds of edges; with a norm also the gradient through it."""
-    basis, level_of, _ = _constants(plan, y.device)
-    launch = LAUNCH["finish"]
-    finish_kernel[(triton.cdiv(len(part), launch["TILES"]), y.shape[0] + y.shape[1])](
+    tiles = TILES[frame.side]
+    finish_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
         edges,
         y,
         *(norm or (y, y)),
-        basis,
-        level_of,
-        y.shape[0],
+        frame.basis,
+        frame.level_of,
+        *frame.extent,
         y.shape[1],
         part.start,
         part.stop,
         edges.stride(0),
+        max(frame.grid),
         factor,
         y.shape[2] * y.shape[3],
         NORM=norm is not None,
         PRECISION=precision(y),
-        **launch,
+        SIDE=frame.side,
+        TILES=tiles,
+        num_warps=_few_warps(frame.side),
     )
 
 
-def _pieces(x: Tensor, count: int) -> Iterator[tuple[Any, ...]]:
+def _warps(side: int) -> int:
+    """Of a sweep: 32 samples a thread."""
+    return side * side // 1024
+
+
+def _few_warps(side: int) -> int:
+    """Of the transforms of lines."""
+    return {32: 2, 64: 4, 128: 4}[side]
+
+
+def _pieces(x: Tensor, side: int, count: int) -> Iterator[tuple[Any, ...]]:
     """Tiles in pieces whose edges, ``count`` sets of them, stay in the cache of the device."""
-    tiles = x.shape[2] * x.shape[3]
-    edges = torch.empty(count, 2, min(PIECE, tiles), SIDE, SIDE, dtype=torch.float32, device=x.device)
-    for start in range(0, tiles, PIECE):
-        yield range(start, min(start + PIECE, tiles)), *edges
+    tiles, most = x.shape[2] * x.shape[3], max(PIECE // side**2, LEAST)
+    edges = torch.empty(count, 2, min(most, tiles), side, side, dtype=torch.float32, device=x.device)
+    for start in range(0, tiles, most):
+        yield range(start, min(start + most, tiles)), *edges
 
 
 @forgotten_with_constants
 @functools.lru_cache(1024)
-def _constants(plan: tuple[Level, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """The basis along both axes ``(2, lines, samples)``, the level of each coefficient, the table of levels.
+def _frames(plan: tuple[Level, ...], pool: int, device: torch.device) -> tuple[Frame, Frame]:
+    """What is read and what is written."""
+    side = side_for(plan)
+    assert side is not None
+    rows = [level.index for level in plan]
+    read = _frame(rows, tuple(level.reads for level in plan), plan[-1].grid, side, device)
+    if pool == 1:
+        return read, read
+    grid = tuple(n // pool for n in plan[-1].grid)
+    return read, _frame(rows, tuple(level.writes for level in plan), grid, side, device)
 
-    The table has, for each level, its row of the parameters, and where the lines of its rim begin and end.
-    """
-    basis = torch.zeros(2, SIDE, SIDE)
-    level_of = torch.full((2, SIDE), len(plan), dtype=torch.int32)
+
+def _frame(rows: list[int], boxes: tuple[Box, ...], grid: Box, side: int, device: torch.device) -> Frame:
+    basis = torch.zeros(2, side, side)
+    level_of = torch.full((2, side), len(boxes), dtype=torch.int32)
     for axis in range(2):
-        top = plan[-1]
-        matrix = synthesis_matrix(top.grid[axis], top.reads[axis], torch.float32, torch.device("cpu")).mT
+        matrix = synthesis_matrix(grid[axis], boxes[-1][axis], torch.float32, torch.device("cpu")).mT
         basis[axis, 1 : 1 + matrix.shape[0], : matrix.shape[1]] = matrix
-        for i, level in reversed(list(enumerate(plan))):
-            level_of[axis, : grids(level.reads)[axis]] = i
+        for i, box in reversed(list(enumerate(boxes))):
+            level_of[axis, : grids(box)[axis]] = i
     table: list[list[int]] = []
-    begins = [0, 1 + grids(plan[0].writes)[1]]  # the rows of the first level are all of it
-    for level in plan:
-        ends = [1 + n for n in grids(level.writes)]
-        table.append([level.index, *begins, *ends])
+    begins = [0, 1 + grids(boxes[0])[1]]  # the rows of the first level are all of it
+    for row, box in zip(rows, boxes, strict=True):
+        ends = [1 + n for n in grids(box)]
+        table.append([row, *begins, *ends])
         begins = ends
-    return basis.to(device), level_of.to(device), torch.tensor(table, dtype=torch.int32).to(device)
-
-
-def _pool_plan(boxes: tuple[Box, ...], n: int) -> tuple[Level, ...]:
-    return tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes))
+    numbers = torch.tensor(table, dtype=torch.int32)
+    return Frame(boxes, grid, side, basis.to(device), level_of.to(device), numbers.to(device))
 
 
 @forgotten_with_constants
 @functools.lru_cache(64)
-def _samples(plan: tuple[Level, ...], device: torch.device) -> Tensor:
+def _pool_frame(boxes: tuple[Box, ...], n: int, device: torch.device) -> Frame:
+    side = side_for(tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes)))
+    assert side is not None
+    return _frame(list(range(len(boxes))), boxes, (n, n), side, device)
+
+
+@forgotten_with_constants
+@functools.lru_cache(64)
+def _samples(boxes: tuple[Box, ...], n: int, device: torch.device) -> Tensor:
     """The basis at each sample, ``(2, samples, lines)``."""
-    return _constants(plan, device)[0].mT.contiguous()
+    return _pool_frame(boxes, n, device).basis.mT.contiguous()

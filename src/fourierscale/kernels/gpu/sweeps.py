@@ -1,11 +1,11 @@
 """The kernels of :mod:`fourierscale.kernels.gpu.common_grid`.
 
-A sweep is the work of one warp on one image and channel. Its samples ``Z (32, 32)`` are spread over the 32 threads in
-patches of four rows and twice four columns, held as ``(4, 4, 32, 2)``, the third axis being the thread: an outer
-product then needs few loads, and a sum along rows or columns few exchanges between threads.
+A sweep is the work of a few warps on one image and channel. Its samples ``Z (side, side)``, the side being 32, 64 or
+128, are spread over ``side^2 / 32`` threads in patches of four rows and twice four columns, held as
+``(4, 4, threads, 2)``: an outer product then needs few loads, and a sum along rows or columns few exchanges.
 
-Edges ``(tiles, 32 lines, 32)`` hold a row or a column of the coefficients per line, from line 1 on: a level then begins
-with an even line and has an even number of them. Line 0 is zero.
+Edges ``(tiles, side lines, side)`` hold a row or a column of the coefficients per line, from line 1 on: a level then
+begins with an even line and has an even number of them. Line 0 is zero.
 """
 
 import triton
@@ -15,17 +15,17 @@ from fourierscale.kernels.gpu.shared import activate, derivative, product
 
 
 @triton.jit
-def _line(level_of, down, across):
+def _line(level_of, down, across, width, SIDE: tl.constexpr):
     """Which row or column of the coefficients a program has: its side, number, level, and the entries that count."""
     line = tl.program_id(1)
     side = (line >= down).to(tl.int32)
     own = line - side * down
-    level = tl.load(level_of + side * 32 + own)
-    k = tl.arange(0, 32)
+    level = tl.load(level_of + side * SIDE + own)
+    k = tl.arange(0, SIDE)
     # A rim's corner belongs to its rows.
-    reach = tl.load(level_of + (1 - side) * 32 + k) < level + 1 - side
+    reach = tl.load(level_of + (1 - side) * SIDE + k) < level + 1 - side
     reach = reach & (k < tl.where(side == 1, down, across))
-    places = tl.where(side == 1, k * across + own, own * across + k)
+    places = tl.where(side == 1, k * width + own, own * width + k)
     return side, own, level, reach, places
 
 
@@ -37,6 +37,7 @@ def prepare_kernel(
     level_of,
     down,
     across,
+    width,
     start,
     stop,
     gap,
@@ -44,20 +45,21 @@ def prepare_kernel(
     Q,
     NORM: tl.constexpr,
     PRECISION: tl.constexpr,
+    SIDE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    side, own, level, reach, places = _line(level_of, down, across)
+    side, own, level, reach, places = _line(level_of, down, across, width, SIDE)
     q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
-    k = tl.arange(0, 32)
+    k = tl.arange(0, SIDE)
     if NORM:
         reach = reach & (places > 0)
     x = tl.load(x_ptr + places[None, :] * Q + q[:, None], mask=reach[None, :] & (q < stop)[:, None], other=0.0)
-    b = tl.load(basis + (1 - side) * 1024 + 32 + k[:, None] * 32 + k[None, :], mask=k[:, None] < 31, other=0.0)
-    u = product(x.to(tl.float32) * factor, b, PRECISION)
-    to = edges + side * gap + (q - start)[:, None] * 1024 + own * 32 + k[None, :]
-    tl.store(to + 32, u, mask=(q < stop)[:, None] & (level + 1 - side > 0))
+    b = basis + (1 - side) * SIDE * SIDE + SIDE + k[:, None] * SIDE + k[None, :]
+    u = product(x.to(tl.float32) * factor, tl.load(b, mask=k[:, None] < SIDE - 1, other=0.0), PRECISION)
+    to = edges + side * gap + (q - start)[:, None] * (SIDE * SIDE) + own * SIDE + k[None, :]
+    tl.store(to + SIDE, u, mask=(q < stop)[:, None] & (level + 1 - side > 0))
     if own == 0:
-        tl.store(to, tl.zeros((TILES, 32), tl.float32), mask=(q < stop)[:, None])
+        tl.store(to, tl.zeros((TILES, SIDE), tl.float32), mask=(q < stop)[:, None])
 
 
 @triton.jit
@@ -70,22 +72,26 @@ def finish_kernel(
     level_of,
     down,
     across,
+    width,
     start,
     stop,
     gap,
+    samples,
     factor,
     Q,
     NORM: tl.constexpr,
     PRECISION: tl.constexpr,
+    SIDE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    side, own, level, reach, places = _line(level_of, down, across)
+    side, own, level, reach, places = _line(level_of, down, across, width, SIDE)
     q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
-    k = tl.arange(0, 32)
-    here = (q < stop)[None, :] & (level + 1 - side > 0)
-    g = tl.load(edges + side * gap + (q - start)[None, :] * 1024 + own * 32 + 32 + k[:, None], mask=here, other=0.0)
-    b = tl.load(basis + (1 - side) * 1024 + 32 + k[:, None] * 32 + k[None, :], mask=k[:, None] < 31, other=0.0)
-    y = product(b, g, PRECISION) * factor
+    k = tl.arange(0, SIDE)
+    here = (q < stop)[None, :] & (level + 1 - side > 0) & (k < samples)[:, None]
+    g = edges + side * gap + (q - start)[None, :] * (SIDE * SIDE) + own * SIDE + SIDE + k[:, None]
+    b = basis + (1 - side) * SIDE * SIDE + SIDE + k[:, None] * SIDE + k[None, :]
+    b = tl.load(b, mask=k[:, None] < SIDE - 1, other=0.0)
+    y = product(b, tl.load(g, mask=here, other=0.0), PRECISION) * factor
     at = places[:, None] * Q + q[None, :]
     inside = reach[:, None] & (q < stop)[None, :]
     if NORM:  # the gradient through the variance; the mean has none
@@ -96,34 +102,42 @@ def finish_kernel(
 
 
 @triton.jit
-def _patch():
-    """Rows ``(4, 1, 32, 1)`` and columns ``(1, 4, 32, 2)`` of each thread's samples."""
-    thread = tl.arange(0, 32)[None, None, :, None]
-    i = (thread // 4) * 4 + tl.arange(0, 4)[:, None, None, None]
-    j = (thread % 4) * 4 + tl.arange(0, 4)[None, :, None, None] + tl.arange(0, 2)[None, None, None, :] * 16
-    return i, j
+def _patch(SIDE: tl.constexpr, POOL: tl.constexpr):
+    """Rows ``(4, 1, threads, 1)`` and columns ``(1, 4, threads, 2)`` of each thread's samples, pooled or not."""
+    EACH: tl.constexpr = 4 // POOL
+    ACROSS: tl.constexpr = SIDE // 8
+    thread = tl.arange(0, SIDE * SIDE // 32)[None, None, :, None]
+    i = (thread // ACROSS) * EACH + tl.arange(0, EACH)[:, None, None, None]
+    j = (thread % ACROSS) * EACH + tl.arange(0, EACH)[None, :, None, None]
+    return i, j + tl.arange(0, 2)[None, None, None, :] * (SIDE // POOL // 2)
 
 
 @triton.jit
-def _two(pointer, k, line):
-    """Two lines of 32."""
-    at = pointer + line * 32 + k
-    return tl.load(at), tl.load(at + 32)
+def _zeros(SIDE: tl.constexpr, POOL: tl.constexpr):
+    return tl.zeros((4 // POOL, 4 // POOL, SIDE * SIDE // 32, 2), tl.float32)
 
 
 @triton.jit
-def _update(z, rows, columns, basis, r, r_end, c, c_end, SIGN: tl.constexpr):
+def _two(pointer, k, line, SIDE: tl.constexpr):
+    """Two lines."""
+    at = pointer + line * SIDE + k
+    return tl.load(at), tl.load(at + SIDE)
+
+
+@triton.jit
+def _update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr):
     """Add the outer products of a level to the samples, or take them away."""
-    i, j = _patch()
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, POOL)
     while r < r_end:
-        b, b_next = _two(basis, i, r)
-        u, u_next = _two(rows, j, r)
+        b, b_next = _two(basis, i, r, SIDE)
+        u, u_next = _two(rows, j, r, SIDE)
         z += (SIGN * b) * u
         z += (SIGN * b_next) * u_next
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + 1024, j, c)
-        v, v_next = _two(columns, i, c)
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        v, v_next = _two(columns, i, c, SIDE)
         z += (SIGN * v) * a
         z += (SIGN * v_next) * a_next
         c += 2
@@ -131,19 +145,20 @@ def _update(z, rows, columns, basis, r, r_end, c, c_end, SIGN: tl.constexpr):
 
 
 @triton.jit
-def _measure(z, along, beside, rows, columns, basis, r, r_end, c, c_end):
+def _measure(z, along, beside, rows, columns, basis, table, level, SIDE: tl.constexpr):
     """As :func:`_update`; also add the squares of a level's rows and columns, each thread those of its patch."""
-    i, j = _patch()
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, 1)
     while r < r_end:
-        b, b_next = _two(basis, i, r)
-        u, u_next = _two(rows, j, r)
+        b, b_next = _two(basis, i, r, SIDE)
+        u, u_next = _two(rows, j, r, SIDE)
         z += b * u
         z += b_next * u_next
         along += u * u + u_next * u_next
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + 1024, j, c)
-        v, v_next = _two(columns, i, c)
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        v, v_next = _two(columns, i, c, SIDE)
         z += v * a
         z += v_next * a_next
         beside += v * v + v_next * v_next
@@ -152,50 +167,89 @@ def _measure(z, along, beside, rows, columns, basis, r, r_end, c, c_end):
 
 
 @triton.jit
-def _variance(along, beside, down, across):
-    """By Parseval's theorem; eight threads have the same columns, four the same rows."""
-    rows = tl.sum(tl.sum(tl.sum(along, 3), 1), 0) / (8 * across)
-    columns = tl.sum(tl.sum(tl.sum(beside, 3), 1), 0) / (4 * down)
+def _variance(along, beside, down, across, SIDE: tl.constexpr):
+    """By Parseval's theorem; ``side / 4`` threads have the same columns, ``side / 8`` the same rows."""
+    rows = tl.sum(tl.sum(tl.sum(along, 3), 1), 0) / (SIDE // 4 * across)
+    columns = tl.sum(tl.sum(tl.sum(beside, 3), 1), 0) / (SIDE // 8 * down)
     return tl.sum(rows + columns, 0)
 
 
 @triton.jit
-def _project(p, rows, columns, basis, r, r_end, c, c_end):
+def _project(p, rows, columns, basis, table, level, SIDE: tl.constexpr, POOL: tl.constexpr):
     """Write the rows and the columns of a rim of the analysed samples."""
-    i, j = _patch()
-    thread = tl.arange(0, 32)
-    j_to = (thread[None, :, None] % 4) * 4 + tl.arange(0, 4)[:, None, None] + tl.arange(0, 2)[None, None, :] * 16
-    i_to = (thread[None, :] // 4) * 4 + tl.arange(0, 4)[:, None]
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, POOL)
+    thread = tl.arange(0, SIDE * SIDE // 32)
+    ACROSS: tl.constexpr = SIDE // 8
+    EACH: tl.constexpr = 4 // POOL
+    j_to = (thread[None, :, None] % ACROSS) * EACH + tl.arange(0, EACH)[:, None, None]
+    j_to += tl.arange(0, 2)[None, None, :] * (SIDE // POOL // 2)
+    i_to = (thread[None, :] // ACROSS) * EACH + tl.arange(0, EACH)[:, None]
+    first_row, first_column = thread[None, :, None] < ACROSS, thread[None, :] % ACROSS == 0
     while r < r_end:
-        b, b_next = _two(basis, i, r)
-        tl.store(rows + r * 32 + j_to, _over_rows(p * b), mask=thread[None, :, None] < 4)
-        tl.store(rows + r * 32 + 32 + j_to, _over_rows(p * b_next), mask=thread[None, :, None] < 4)
+        b, b_next = _two(basis, i, r, SIDE)
+        to = rows + r * SIDE + j_to
+        tl.store(to, _over_rows(p * b, SIDE, EACH), mask=first_row)
+        tl.store(to + SIDE, _over_rows(p * b_next, SIDE, EACH), mask=first_row)
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + 1024, j, c)
-        tl.store(columns + c * 32 + i_to, _over_columns(p * a), mask=thread[None, :] % 4 == 0)
-        tl.store(columns + c * 32 + 32 + i_to, _over_columns(p * a_next), mask=thread[None, :] % 4 == 0)
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        to = columns + c * SIDE + i_to
+        tl.store(to, _over_columns(p * a, SIDE, EACH), mask=first_column)
+        tl.store(to + SIDE, _over_columns(p * a_next, SIDE, EACH), mask=first_column)
         c += 2
 
 
 @triton.jit
-def _over_rows(p):
-    """Sum over all rows ``(4, 32, 2)``, in every thread that has the column."""
-    g = tl.sum(tl.reshape(tl.sum(p, 0), (4, 8, 4, 2)), 1)
-    return tl.reshape(tl.broadcast_to(g[:, None, :, :], (4, 8, 4, 2)), (4, 32, 2))
+def _over_rows(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+    """Sum over all rows ``(each, threads, 2)``, in every thread that has the column."""
+    g = tl.sum(tl.reshape(tl.sum(p, 0), (EACH, SIDE // 4, SIDE // 8, 2)), 1)
+    g = tl.broadcast_to(g[:, None, :, :], (EACH, SIDE // 4, SIDE // 8, 2))
+    return tl.reshape(g, (EACH, SIDE * SIDE // 32, 2))
 
 
 @triton.jit
-def _over_columns(p):
-    """Sum over all columns ``(4, 32)``, in every thread that has the row."""
-    h = tl.sum(tl.reshape(tl.sum(tl.sum(p, 3), 1), (4, 8, 4)), 2)
-    return tl.reshape(tl.broadcast_to(h[:, :, None], (4, 8, 4)), (4, 32))
+def _over_columns(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+    """Sum over all columns ``(each, threads)``, in every thread that has the row."""
+    h = tl.sum(tl.reshape(tl.sum(tl.sum(p, 3), 1), (EACH, SIDE // 4, SIDE // 8)), 2)
+    h = tl.broadcast_to(h[:, :, None], (EACH, SIDE // 4, SIDE // 8))
+    return tl.reshape(h, (EACH, SIDE * SIDE // 32))
 
 
 @triton.jit
 def _whole(p):
     """Sum of all samples."""
     return tl.sum(tl.sum(tl.sum(tl.sum(p, 3), 1), 0), 0)
+
+
+@triton.jit
+def _windows(p, THREADS: tl.constexpr):
+    """Samples as windows of two by two, ``(2, 2, 2, 2, threads, 2)``: a window, inside it, and again across."""
+    return tl.reshape(p, (2, 2, 2, 2, THREADS, 2))
+
+
+@triton.jit
+def _pool(p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+    """One sample of each window of two by two."""
+    windows = _windows(p, THREADS)
+    if LARGEST:
+        return tl.max(tl.max(windows, 3), 1)
+    return tl.sum(tl.sum(windows, 3), 1) * 0.25
+
+
+@triton.jit
+def _unpool(d, p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+    """Gradient at the samples ``p`` from that at the pooled ones; equal samples share."""
+    share = tl.broadcast_to(d[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+    if LARGEST:
+        windows = _windows(p, THREADS)
+        best = tl.broadcast_to(_pool(p, THREADS, True)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+        hit = tl.where(windows == best, 1.0, 0.0)
+        hits = tl.broadcast_to(tl.sum(tl.sum(hit, 3), 1)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+        share = share * hit / hits
+    else:
+        share = share * 0.25
+    return tl.reshape(share, (4, 4, THREADS, 2))
 
 
 @triton.jit
@@ -222,6 +276,8 @@ def sweep_forward_kernel(
     bias,
     basis,
     table,
+    out_basis,
+    out_table,
     levels,
     start,
     gap,
@@ -232,25 +288,30 @@ def sweep_forward_kernel(
     CODE: tl.constexpr,
     NORM: tl.constexpr,
     AFFINE: tl.constexpr,
+    SIDE: tl.constexpr,
+    POOL: tl.constexpr,
+    LARGEST: tl.constexpr,
 ):
     q = tl.program_id(0)
-    rows, columns = edges + q * 1024, edges + gap + q * 1024
-    z = tl.zeros((4, 4, 32, 2), tl.float32)
-    along = tl.zeros((1, 4, 32, 2), tl.float32)
-    beside = tl.zeros((4, 1, 32, 1), tl.float32)
+    THREADS: tl.constexpr = SIDE * SIDE // 32
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
+    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
+    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level)
         if NORM:
-            z, along, beside = _measure(z, along, beside, rows, columns, basis, r, r_end, c, c_end)
-            inverse = tl.rsqrt(_variance(along, beside, down, across) + eps)
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
+            inverse = tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps)
             s, m = _affine(weight, bias, table, level, inverse, start + q, C, AFFINE)
             p = activate(z * s + m, CODE)
         else:
-            z = _update(z, rows, columns, basis, r, r_end, c, c_end, 1)
+            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
             p = activate(z, CODE)
+        if POOL == 2:
+            p = _pool(p, THREADS, LARGEST)
         tl.debug_barrier()  # the lines of this level have been read and are not needed again
-        _project(p, rows, columns, basis, r, r_end, c, c_end)
+        _project(p, rows, columns, out_basis, out_table, level, SIDE, POOL)
         level += 1
 
 
@@ -266,6 +327,8 @@ def sweep_backward_kernel(
     d_variance,
     basis,
     table,
+    out_basis,
+    out_table,
     levels,
     start,
     gap,
@@ -277,35 +340,38 @@ def sweep_backward_kernel(
     CODE: tl.constexpr,
     NORM: tl.constexpr,
     AFFINE: tl.constexpr,
+    SIDE: tl.constexpr,
+    POOL: tl.constexpr,
+    LARGEST: tl.constexpr,
 ):
     q = tl.program_id(0)
     tile = start + q
-    rows, columns = edges + q * 1024, edges + gap + q * 1024
-    g_rows, g_columns = gradients + q * 1024, gradients + gap + q * 1024
-    z = tl.zeros((4, 4, 32, 2), tl.float32)
-    along = tl.zeros((1, 4, 32, 2), tl.float32)
-    beside = tl.zeros((4, 1, 32, 1), tl.float32)
+    THREADS: tl.constexpr = SIDE * SIDE // 32
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    g_rows, g_columns = gradients + q * SIDE * SIDE, gradients + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
+    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
+    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level)
         if NORM:
-            z, along, beside = _measure(z, along, beside, rows, columns, basis, r, r_end, c, c_end)
-            tl.store(inverses + level * Q + tile, tl.rsqrt(_variance(along, beside, down, across) + eps))
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
+            tl.store(inverses + level * Q + tile, tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps))
         else:
-            z = _update(z, rows, columns, basis, r, r_end, c, c_end, 1)
+            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
         level += 1
     tl.debug_barrier()
     # Fine to coarse: what a level adds is part of its own samples and of every finer level's.
-    total = tl.zeros((4, 4, 32, 2), tl.float32)
+    total = _zeros(SIDE, 1)
     change = 0.0
     level = levels - 1
     while level >= 0:
-        r, r_end, c, c_end = _rim(table, level)
-        d = tl.zeros((4, 4, 32, 2), tl.float32)
-        d = _update(d, g_rows, g_columns, basis, r, r_end, c, c_end, 1)
+        d = _update(_zeros(SIDE, POOL), g_rows, g_columns, out_basis, out_table, level, 1, SIDE, POOL)
         if NORM:
             inverse = tl.load(inverses + level * Q + tile)
             s, m = _affine(weight, bias, table, level, inverse, tile, C, AFFINE)
+            if POOL == 2:
+                d = _unpool(d, activate(z * s + m, CODE), THREADS, LARGEST)
             d = derivative(z * s + m, d, CODE)
             slope = _whole(d * z)  # padding has no gradient: the basis is zero there
             change -= slope * s * inverse * inverse
@@ -314,32 +380,45 @@ def sweep_backward_kernel(
             tl.store(d_shift + level * Q + tile, _whole(d))
             total += d * s
         else:
+            if POOL == 2:
+                d = _unpool(d, activate(z, CODE), THREADS, LARGEST)
             total += derivative(z, d, CODE)
         tl.debug_barrier()  # the gradients' lines of this level have been read and are not needed again
-        _project(total, g_rows, g_columns, basis, r, r_end, c, c_end)
-        z = _update(z, rows, columns, basis, r, r_end, c, c_end, -1)
+        _project(total, g_rows, g_columns, basis, table, level, SIDE, 1)
+        z = _update(z, rows, columns, basis, table, level, -1, SIDE, 1)
         level -= 1
 
 
 @triton.jit
 def sweep_pool_kernel(
-    edges, best, places, basis, table, levels, start, gap, C, WINDOW: tl.constexpr, CELLS: tl.constexpr
+    edges,
+    best,
+    places,
+    basis,
+    table,
+    levels,
+    start,
+    gap,
+    C,
+    WINDOW: tl.constexpr,
+    CELLS: tl.constexpr,
+    SIDE: tl.constexpr,
 ):
     q = tl.program_id(0)
     tile = start + q
-    i, j = _patch()
-    z = tl.zeros((4, 4, 32, 2), tl.float32)
+    i, j = _patch(SIDE, 1)
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
     place = i * (WINDOW * CELLS) + j
     cell_of = (i // WINDOW) * CELLS + j // WINDOW
     cell_of = tl.where((i < WINDOW * CELLS) & (j < WINDOW * CELLS), cell_of, -1)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level)
-        z = _update(z, edges + q * 1024, edges + gap + q * 1024, basis, r, r_end, c, c_end, 1)
+        z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
         for cell in tl.static_range(CELLS * CELLS):
             inside = tl.where(cell_of == cell, z, float("-inf"))
             value = tl.max(tl.max(tl.max(tl.max(inside, 3), 1), 0), 0)
-            at = tl.where(inside == value, place, WINDOW * CELLS * WINDOW * CELLS)
+            at = tl.where(inside == value, place, WINDOW * CELLS * WINDOW * CELLS - 1)
             at = tl.min(tl.min(tl.min(tl.min(at, 3), 1), 0), 0)
             # the samples' place among (B, levels, C, cells), the places' among (B, C, levels, cells)
             to = ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell
@@ -349,18 +428,18 @@ def sweep_pool_kernel(
 
 
 @triton.jit
-def unpool_kernel(gradient, places, tiles, basis, table, levels, n, C, CELLS: tl.constexpr):
+def unpool_kernel(gradient, places, tiles, basis, table, levels, n, C, CELLS: tl.constexpr, SIDE: tl.constexpr):
     tile = tl.program_id(0)
-    i, j = _patch()
-    z = tl.zeros((4, 4, 32, 2), tl.float32)
+    i, j = _patch(SIDE, 1)
+    z = _zeros(SIDE, 1)
     level = 0
     while level < levels:
         _, r_end, _, c_end = _rim(table, level)
         for cell in tl.static_range(CELLS * CELLS):
             g = tl.load(gradient + ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell)
             place = tl.load(places + (tile * levels + level) * (CELLS * CELLS) + cell).to(tl.int32)
-            b = tl.load(basis + place // n * 32 + i)
-            a = tl.load(basis + 1024 + place % n * 32 + j)
+            b = tl.load(basis + place // n * SIDE + i)
+            a = tl.load(basis + SIDE * SIDE + place % n * SIDE + j)
             z += (tl.where(i < r_end, b, 0.0) * g.to(tl.float32)) * tl.where(j < c_end, a, 0.0)
         level += 1
-    tl.store(tiles + tile * 1024 + i * 32 + j, z)
+    tl.store(tiles + tile * SIDE * SIDE + i * SIDE + j, z)
