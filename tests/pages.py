@@ -35,6 +35,7 @@ class Command:
     page: str
     line: int
     text: str
+    in_sentence: bool = False
 
     @property
     def words(self) -> list[str]:
@@ -82,7 +83,7 @@ def commands() -> list[Command]:
             words = " ".join(match[1].split())
             if not re.search(r"\b[A-Z]{4,}\b|\||\.\.\.", words):  # NAME, list | get: a pattern, not a command
                 number = text.count("\n", 0, match.start()) + 1
-                found.append(Command(str(path.relative_to(ROOT)), number, words))
+                found.append(Command(str(path.relative_to(ROOT)), number, words, in_sentence=True))
     return found
 
 

@@ -46,7 +46,7 @@ SMALL = [
     "eval.limit=60",
     "eval.sample=9",
 ]
-# what makes a command quick enough to be run; None: as it stands
+# the commands that are run, and what makes them quick enough
 QUICK: dict[str, list[str]] = {
     "data": [],
     "models": [],
@@ -59,7 +59,6 @@ QUICK: dict[str, list[str]] = {
     "train --resume": [],
 }
 LANGUAGES = {"python", "bash", "toml", "yaml", "text"}
-GROUPS = [["data"], ["reproduce"]]  # sentences name them without saying which command of the group
 DONE: set[tuple[str, ...]] = set()
 COMMANDS = commands()
 
@@ -73,8 +72,8 @@ def quick(words: list[str]) -> list[str] | None:
 
 
 def outcome(command: Command) -> str:
-    words = command.words
-    return "run" if words[0] == "fourierscale" and quick(words) is not None else "parsed"
+    runs = command.words[0] == "fourierscale" and not command.in_sentence and quick(command.words) is not None
+    return "run" if runs else "parsed"
 
 
 @pytest.fixture(scope="module")
@@ -130,38 +129,46 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: f"{outcome(c)}-{c.place}-{c.text.split('  ')[0]}")
 def test_command(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(command, monkeypatch)
+
+
+def use(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     words = command.words
     check = CHECKS.get(words[0])
     assert check is not None, f"{command.place}: no test knows {words[0]!r}; add it to CHECKS in tests/test_docs.py"
-    check(words, monkeypatch)
+    if outcome(command) == "run":
+        run_for_real(words)
+    elif command.in_sentence and words[0] == "fourierscale" and len(words) == 2:
+        assert main([words[1], "--help"]) == 0  # a sentence names a command without what it needs
+    else:
+        check(words, monkeypatch)
+
+
+def run_for_real(words: list[str]) -> None:
+    as_bash = (str(Path(word).expanduser()) if word.startswith("~") else word for word in words[1:])
+    arguments = (*as_bash, *(quick(words) or []))
+    assert arguments in DONE or main(arguments) == 0
+    DONE.add(arguments)  # several pages name the same one
 
 
 def check_fourierscale(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    more = quick(words)
-    if more is not None:
-        as_bash = [str(Path(word).expanduser()) if word.startswith("~") else word for word in words[1:]]
-        arguments = (*as_bash, *more)
-        assert arguments in DONE or main(arguments) == 0
-        DONE.add(arguments)  # several pages name the same one
-    elif words[1:] in GROUPS:
-        assert main([words[1], "--help"]) == 0
-    elif words[1] == "train":
+    if words[1] == "train" and "--resume" not in words:
         monkeypatch.setattr(training, "load_splits", known_data)
         monkeypatch.setattr(training, "fit", build_only)
         assert main(words[1:]) == 0
-    else:
-        params = parsed(words[1:], monkeypatch)
-        if words[1] == "bench":
-            assert choose_cases(params["cases"] or [], params["device"] or "cpu", params["quick"])
+        return
+    params = parsed(words[1:], monkeypatch)
+    if words[1] == "bench":
+        assert choose_cases(params["cases"] or [], params["device"] or "cpu", params["quick"])
 
 
 def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the command line makes of its arguments: every command parses them and then does nothing."""
-    seen: dict[str, Any] = {}
-    monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, context: seen.update(context.params))
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, context: seen.append(context.params))
     assert main(arguments) == 0
-    assert seen, f"fourierscale {' '.join(arguments)}: no command was reached"
-    return seen
+    assert len(seen) == 1, f"fourierscale {' '.join(arguments)}: no command was reached"
+    return seen[0]
 
 
 def known_data(config: Any, report: Any = None) -> Any:
@@ -231,16 +238,18 @@ def test_a_wrong_line_would_be_noticed(here: Path, monkeypatch: pytest.MonkeyPat
         "fourierscale train --config tiny --epoch 3",
         "fourierscale reproduce run mnist-all --rows ours-bset",
         "fourierscale demo --limits 3",
+        "fourierscale evaluate scalenet-mnits",
+        "fourierscale data show mnist-scaled",
         "make demos",
+        "cmake demo",
         "make bench BENCH=--quickly",
         "python examples/none.py",
         "python examples/equivariance.py --output x",
         "pip install 'fourierscale[gpu]'",
         "export FOURIERSCALE_DATE=x",
     ):
-        words = Command("here", 1, line).words
         with monkeypatch.context() as patch, pytest.raises((AssertionError, ValueError)):
-            CHECKS[words[0]](words, patch)
+            use(Command("here", 1, line), patch)
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="nonesuch"):
         check_fourierscale(["fourierscale", "bench", "nonesuch"], patch)
 
