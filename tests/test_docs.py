@@ -7,9 +7,14 @@ data and tables were resolved by the command itself, without the work. Python bl
 
 from __future__ import annotations
 
+import ast
 import importlib
+import os
 import pkgutil
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +54,6 @@ SMALL = [
 # the commands that are run, and what makes them quick enough
 QUICK: dict[str, list[str]] = {
     "data": [],
-    "models": [],
     "predict": [],
     "evaluate": ["--limit", "30", "--sample", "3"],
     "reproduce list": [],
@@ -280,6 +284,41 @@ def test_links_lead_somewhere() -> None:
         assert file.exists(), f"{page}:{number}: there is no {target}"
         if anchor:
             assert anchor in anchors(file), f"{page}:{number}: {file.name} has no heading #{anchor}"
+
+
+def test_every_docstring_can_be_shown() -> None:
+    """Examples, roles and formulas become Markdown; a formula that cannot be set fails here, not in make docs."""
+    to_markdown = runpy.run_path(str(ROOT / "docs/theme/docstrings.py"))["to_markdown"]
+    formulas = 0
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                shown = to_markdown(ast.get_docstring(node) or "")
+                assert ":math:" not in shown
+                assert ".. math::" not in shown
+                formulas += shown.count("<svg")
+    assert formulas > 50
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_needs_nothing_from_outside(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for page in (ROOT / "docs").rglob("*.md"):
+        shown = (tmp_path / page.relative_to(ROOT / "docs")).with_suffix(".html").read_text(encoding="utf-8")
+        assert not re.search(r"<(script|img)[^>]* src=\"?http|<link[^>]*stylesheet[^>]*http", shown), page
+    reference = (tmp_path / "api.html").read_text(encoding="utf-8")
+    for package, names in public().items():
+        for name in names - {inner.rpartition(".")[2] for inner in public()}:  # packages have sections of their own
+            assert re.search(rf'id="{re.escape(package)}\.({name}\.)?{name}"', reference), f"{package}.{name}"
+    assert not list(tmp_path.rglob("*.py"))
 
 
 def test_every_page_is_in_the_navigation() -> None:
