@@ -79,7 +79,7 @@ def commands() -> list[Command]:
                     pending = ""
     for path in PAGES:
         text = _prose(path)
-        for match in re.finditer(r"`(fourierscale [a-z][^`]*|make [a-z][^`]*)`", text):
+        for match in re.finditer(r"`(fourierscale [a-z][^`]*|make [a-z][^`]*|python [a-z]+/[^`]*)`", text):
             words = " ".join(match[1].split())
             if not re.search(r"\b[A-Z]{4,}\b|\||\.\.\.", words):  # NAME, list | get: a pattern, not a command
                 number = text.count("\n", 0, match.start()) + 1
