@@ -81,7 +81,7 @@ def commands() -> list[Command]:
         text = _prose(path)
         for match in re.finditer(r"`(fourierscale [a-z][^`]*|make [a-z][^`]*|python [a-z]+/[^`]*)`", text):
             words = " ".join(match[1].split())
-            if not re.search(r"\b[A-Z]{4,}\b|\||\.\.\.", words):  # NAME, list | get: a pattern, not a command
+            if not re.search(r"\b[A-Z]{3,}\b|\||\.\.\.", words):  # NAME, list | get: a pattern, not a command
                 number = text.count("\n", 0, match.start()) + 1
                 found.append(Command(str(path.relative_to(ROOT)), number, words, in_sentence=True))
     return found
