@@ -160,7 +160,7 @@ nested_activation.register_autograd(_nested_gradient, setup_context=_nested_setu
 
 @torch.library.custom_op("fourierscale::level_pool", mutates_args=())
 def level_pool(
-    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engine: str
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
 ) -> tuple[Tensor, Tensor]:
     """Pooled samples of every level, ``(B, levels, C * cells^2)``, and the places of the maxima."""
     boxes = pairs(bands)
@@ -168,11 +168,13 @@ def level_pool(
         from fourierscale.kernels.gpu import common_grid
 
         return common_grid.pool_forward(x, tuple(boxes), window, cells)
-    return pool_forward(x, boxes, window, cells, kind)  # type: ignore[arg-type]
+    return pool_forward(x, boxes, window, cells, kind, boundary)  # type: ignore[arg-type]
 
 
 @level_pool.register_fake
-def _(x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engine: str) -> tuple[Tensor, Tensor]:
+def _(
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
+) -> tuple[Tensor, Tensor]:
     batch, channels = x.shape[2:]
     levels = len(bands) // 2
     shape = (batch * channels, levels * cells**2 if kind == "max" else 0)
@@ -181,21 +183,35 @@ def _(x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engin
 
 @torch.library.custom_op("fourierscale::level_pool_backward", mutates_args=())
 def level_pool_backward(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    boundary: str,
+    channels: int,
 ) -> Tensor:
     """Gradient of the coefficients."""
-    return pool_backward(gradient, places, pairs(bands), window, cells, kind, channels)  # type: ignore[arg-type]
+    return pool_backward(gradient, places, pairs(bands), window, cells, kind, boundary, channels)  # type: ignore[arg-type]
 
 
 @level_pool_backward.register_fake
 def _(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    boundary: str,
+    channels: int,
 ) -> Tensor:
     return gradient.new_empty(*grids(pairs(bands)[-1]), gradient.shape[0], channels)
 
 
 def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, _ = inputs
+    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.boundary, _ = inputs
     ctx.channels = x.shape[-1]
     ctx.save_for_backward(output[1])
     ctx.mark_non_differentiable(output[1])
@@ -203,12 +219,12 @@ def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]
 
 def _pool_gradient(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Any, ...]:
     (places,) = ctx.saved_tensors
-    rest = ctx.window, ctx.cells, ctx.kind, ctx.channels
+    rest = ctx.window, ctx.cells, ctx.kind, ctx.boundary, ctx.channels
     if torch.is_grad_enabled():  # the operator has no derivative of its own, its parts have one
         dx = pool_backward(gradient, places, pairs(ctx.bands), *rest)
     else:
         dx = level_pool_backward(gradient.contiguous(), places, ctx.bands, *rest)
-    return dx, None, None, None, None, None
+    return dx, None, None, None, None, None, None
 
 
 level_pool.register_autograd(_pool_gradient, setup_context=_pool_setup)
