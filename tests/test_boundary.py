@@ -391,3 +391,12 @@ def test_a_mirrored_net_exports_to_plain_products():
     torch.testing.assert_close(program.module()(x), model(x), atol=1e-5, rtol=1e-4)
     assert not any("fft" in str(node.target) for node in program.graph.nodes)
     assert grids(bands((12, 12), "mirror")) == (23, 23)
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own parts warn of their own deprecations
+def test_a_net_compiles_to_one_graph_with_a_canvas():
+    model = create_model("scalenet-tiny", widths=(4,), pool=1, resolutions=[8, 12], boundary="canvas").eval()
+    compiled = torch.compile(model, fullgraph=True, dynamic=False, backend="aot_eager")
+    for size in (12, 9):
+        x = torch.rand(2, 1, size, size)
+        torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
