@@ -31,9 +31,9 @@ Box: TypeAlias = tuple[int, ...]
 
 Boundary: TypeAlias = str
 """What lies beyond the image's edge: ``"circular"``, ``"mirror"``, or ``"canvas"``, with its pad and fill if they are
-to differ from ``"canvas:0.5:edge"``. See :func:`fourierscale.functional.extend`."""
+to differ from ``"canvas:0.5:zero"``. See :func:`fourierscale.functional.extend`."""
 
-FILLS = ("edge", "fade", "zero")
+FILLS = ("zero", "edge", "fade")
 """What fills a canvas beside the image."""
 
 
@@ -66,8 +66,8 @@ def inside(samples: int, boundary: Boundary = "circular") -> int:
 def canvas(boundary: Boundary) -> tuple[float, str]:
     """Pad, as a share of the image's side, and fill of a canvas; refuses a boundary that does not exist.
 
-    >>> canvas("canvas"), canvas("canvas:0.25"), canvas("canvas:1:zero")
-    ((0.5, 'edge'), (0.25, 'edge'), (1.0, 'zero'))
+    >>> canvas("canvas"), canvas("canvas:0.25"), canvas("canvas:1:edge")
+    ((0.5, 'zero'), (0.25, 'zero'), (1.0, 'edge'))
     """
     kind, _, rest = str(boundary).partition(":")
     pad, _, fill = rest.partition(":")
@@ -75,12 +75,12 @@ def canvas(boundary: Boundary) -> tuple[float, str]:
         share = float(pad) if pad else 0.5
     except ValueError:
         share = -1.0
-    if kind != "canvas" or not 0 <= share <= 4 or (fill or "edge") not in FILLS:
+    if kind != "canvas" or not 0 <= share <= 4 or (fill or FILLS[0]) not in FILLS:
         raise ValueError(
-            f"unknown boundary {boundary!r}: choose circular, mirror or canvas, such as 'canvas:0.5:edge' "
+            f"unknown boundary {boundary!r}: choose circular, mirror or canvas, such as 'canvas:0.5:zero' "
             f"with a pad from 0 to 4 and one of the fills {', '.join(FILLS)}"
         )
-    return share, fill or "edge"
+    return share, fill or FILLS[0]
 
 
 def check_boundary(boundary: Boundary) -> Boundary:

@@ -23,9 +23,9 @@ def extend(x: Tensor, boundary: Boundary, axes: int = 2) -> Tensor:
     - ``"circular"``: the image itself.
     - ``"mirror"``: the image, then the image reversed: :math:`x_0 \dots x_{n-1}\, x_{n-1} \dots x_0`. The axis of
       symmetry lies half a sample before :math:`x_0`.
-    - ``"canvas:PAD:FILL"``: the image, then ``PAD`` of its side, rounded to samples. The fill is ``"edge"``, a smooth
-      passage from the last sample to the first; ``"fade"``, the last sample fading to zero and the first rising from
-      it; or ``"zero"``.
+    - ``"canvas:PAD:FILL"``: the image, then ``PAD`` of its side, rounded to samples. The fill is ``"zero"``;
+      ``"edge"``, a smooth passage from the last sample to the first; or ``"fade"``, the last sample fading to zero and
+      the first rising from it. ``"canvas"`` is ``"canvas:0.5:zero"``.
 
     Args:
         x: Image ``(..., n_1, ..., n_d)``.
@@ -34,7 +34,7 @@ def extend(x: Tensor, boundary: Boundary, axes: int = 2) -> Tensor:
 
     >>> extend(torch.tensor([1.0, 2.0, 3.0]), "mirror", axes=1)
     tensor([1., 2., 3., 3., 2., 1.])
-    >>> extend(torch.tensor([1.0, 1.0, 2.0, 3.0]), "canvas:0.75", axes=1)
+    >>> extend(torch.tensor([1.0, 1.0, 2.0, 3.0]), "canvas:0.75:edge", axes=1)
     tensor([1.0000, 1.0000, 2.0000, 3.0000, 2.7071, 2.0000, 1.2929])
     """
     spatial_size(x, axes)
