@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except typer.Exit as done:
         return done.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        print("fourierscale: interrupted", file=sys.stderr)
+    except (KeyboardInterrupt, typer.Abort) as stopped:
+        print(f"fourierscale: {str(stopped) or 'interrupted'}", file=sys.stderr)
         return 130
     except Exception as error:
         training = sys.modules.get("fourierscale.training.errors")  # imported by the commands that train, not before

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["Found", "find_model"]
+__all__ = ["Found", "find_model", "folder_settings"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
@@ -31,6 +31,24 @@ class Found:
         if not isinstance(data, dict):
             raise CheckpointError("the description of these weights does not say how images are prepared: train again")
         return data
+
+
+def folder_settings(found: Found, own: bool = True) -> dict[str, Any]:
+    """How ``load_protocol`` opens a folder for a model: as in its training, or another folder with the same levels.
+
+    Args:
+        found: The model.
+        own: Whether it is the folder of the training, with its choices; of another one, bad images are an error.
+    """
+    about, trained = found.data, found.info.get("config", {}).get("data", {})
+    levels = about["resolutions"] if about.get("shape") is not None else None  # those of a folder it was trained on
+    return {
+        "size": trained.get("size") if levels is None and own else max(levels) if levels else None,
+        "lowest": min(levels) if levels else None,
+        "shape": about.get("shape"),
+        "colour": "grey" if about["channels"] == 1 else "rgb",
+        "skip_bad": own and bool(trained.get("skip_bad", False)),
+    }
 
 
 def find_model(name: str) -> Found:

@@ -24,6 +24,7 @@ def predict(
     """Classify image files: the class and its probability at every level, coarse to fine.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
+    A model of a folder of yours takes images as it did in training, at the highest level that they have.
     """
     from rich.console import Console
 
@@ -52,31 +53,46 @@ def predict(
 
 def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple[Tensor, str]:
     """An image as the model takes it, ``(1, C, m, m)``, and what was done to it in words."""
-    from fourierscale.data.decode import decode_image
+    from fourierscale.data.decode import Colour, decode_image
     from fourierscale.data.errors import FormatError
-    from fourierscale.data.fit import fit_to
+    from fourierscale.data.survey import own_resolutions
     from fourierscale.functional import downscale
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
-    pixels = decode_image(path, colour="grey" if about["channels"] == 1 else "rgb")
+    colour: Colour = "grey" if about["channels"] == 1 else "rgb"
+    pixels = decode_image(path, colour=colour)
     height, width = pixels.shape[1:]
     side, lowest, highest = min(height, width), min(about["resolutions"]), max(about["resolutions"])
     if side < lowest:
         raise FormatError(f"{path}: {width} x {height} pixels, the model needs at least {lowest} x {lowest}")
+    shape = about.get("shape")
+    if shape is not None:  # a folder of images: as in training
+        size = int(own_resolutions([side], about["resolutions"])[0])
+        pixels = decode_image(path, colour=colour, size=size, shape=shape)
+        what = "all of it" if shape == "whole" else "centred square"
+        note = f"{width} x {height}" if width == height == size else f"{width} x {height}, {what} at {size} px"
+        return _normalised(torch.from_numpy(pixels[None]).float() / 255, about, invert), note
     top, left = (height - side) // 2, (width - side) // 2
     x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
-    x = 1 - x if invert else x
     note = f"{width} x {height}"
     if side > highest:
         x = downscale(x, highest)
         note += f", downscaled to {highest} x {highest}"
     elif height != width:
         note += f", centred square of {side} x {side}"
+    return _normalised(x, about, invert), note
+
+
+def _normalised(x: Tensor, about: dict[str, Any], invert: bool) -> Tensor:
+    """Images with values in [0, 1] as the model takes them; padding is black, so it comes before normalisation."""
+    from fourierscale.data.fit import fit_to
+
+    x = 1 - x if invert else x
     if about["fit"] is not None:
         x = fit_to(x, about["fit_size"], about["fit"])
     mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
-    return (x - mean) / std, note
+    return (x - mean) / std
 
 
 def level_names(model: nn.Module, x: Tensor) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,7 @@ class FoundImages:
         splits: The indices of each split, where they are not the protocol's shares.
         own: ``(N,)``, the resolution of each image, where it is not dealt.
         notes: What a reader of results must know, one sentence each.
+        names: What each image's file is called, where that is known.
     """
 
     labels: Indices
@@ -78,7 +79,8 @@ class FoundImages:
     cut: Callable[[Indices], NDArray[np.uint8] | StreamedImages | SizedImages]
     splits: Mapping[str, Indices] | None = None
     own: Indices | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def folder_path(name: str) -> Path:
@@ -110,8 +112,6 @@ def open_folder(
     size = resolutions[-1]
     if len(found.bad) == len(folder):
         raise stop(folder, found.bad)
-    if found.sides.max() < size:
-        raise DataError(f"{folder.root}: size {size} is larger than every image (at most {found.sides.max()} pixels)")
     own = own_resolutions(found.sides, resolutions)
     bad = dict(found.bad) | _too_small(found, own, resolutions[0])
     streamed = int((own**2).sum()) * (1 if folder.colour == "grey" else 3) > memory_limit
@@ -152,7 +152,8 @@ def open_folder(
     protocol = find_protocol(name, size, resolutions[0], settings.shape, folder.colour)
     source = f"folder {folder.root}" + (", streamed" if streamed else "")
     protocol = replace(protocol, note=f"{told}; {protocol.note}")
-    return protocol, FoundImages(labels, folder.classes, source, cut, splits, own[kept], tuple(notes))
+    names = tuple(folder.short(index) for index in kept)
+    return protocol, FoundImages(labels, folder.classes, source, cut, splits, own[kept], tuple(notes), names)
 
 
 def _too_small(found: Survey, own: Indices, lowest: int) -> dict[int, str]:

@@ -41,6 +41,7 @@ class ScaledSplits:
         note: What a reader of results on these sets must know; also says if fewer images are there than published.
         hashes: SHA-256 of each split's index list into the dataset as published.
         classes: Class names.
+        names: For each split what the files of its images are called, below the folder; empty unless it is a folder.
     """
 
     train: ScaledDataset
@@ -51,6 +52,7 @@ class ScaledSplits:
     note: str
     hashes: Mapping[str, str]
     classes: tuple[str, ...]
+    names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ScaledDataset]:
         return iter((self.train, self.val, self.test))
@@ -147,7 +149,8 @@ def load_protocol(
     note = "; ".join((protocol.note, *found.notes))
     if count != protocol.of and not protocol.dataset.startswith(FOLDER):
         note += f"; only {count:,} of {protocol.of:,} images are there, sizes are in proportion"
-    return ScaledSplits(train, val, test, protocol, found.source, note, hashes, found.classes)
+    names = {split: tuple(found.names[index] for index in indices[split]) for split in SPLITS if found.names}
+    return ScaledSplits(train, val, test, protocol, found.source, note, hashes, found.classes, names)
 
 
 def _get_images(
