@@ -19,6 +19,7 @@ from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.prepare import ScaledSplits, load_protocol
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
+from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
 from fourierscale.data.sized import SizedImages
 from fourierscale.data.sources import FileReport, RawImages, get, verify, where
@@ -65,6 +66,7 @@ __all__ = [
     "load_protocol",
     "make_loader",
     "read_idx",
+    "sample_folder",
     "split_classes",
     "split_hash",
     "stratified_split",

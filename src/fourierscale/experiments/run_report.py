@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.demo.charts import Series, line_chart
 from fourierscale.demo.report import page_style
-from fourierscale.functional import grid
+from fourierscale.functional import band, grid
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.losses import as_levels
 from fourierscale.training.weights import load_model, read_info
@@ -77,7 +77,7 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
         figures=_figures(metrics),
         images=f"{metrics['images']:,}",
         own=_chart(metrics["accuracy_per_resolution"], "resolution in pixels", "accuracy"),
-        level=_level_chart(metrics),
+        level=_level_chart(metrics, splits.protocol.equivariance),
         classes=_classes(metrics, splits),
         confusion=_confusion(metrics, splits.classes),
         wrong=_examples(wrong, splits.classes) or "<p>No test image that was looked at is classified wrongly.</p>",
@@ -100,7 +100,7 @@ def choose_examples(model: nn.Module, splits: ScaledSplits) -> tuple[list[Exampl
     for batch in make_loader(splits.test, 64, shuffle=True):
         seen += len(batch.labels)
         probabilities = as_levels(model(batch.images)).float().softmax(-1)  # (B, L, classes)
-        levels = _levels(model, batch.resolution, probabilities.shape[1])
+        levels = _levels(model, batch.resolution, probabilities.shape[1], splits.protocol.equivariance)
         images = splits.test.denormalize(batch.images).clamp(0, 1)
         found = [
             Example(names[item] if names else f"test image {item}", image, int(label), levels, p)
@@ -124,11 +124,17 @@ def _varied(examples: Sequence[Example]) -> list[Example]:
     return [example for _, _, example in sorted(keyed, key=lambda item: item[:2])[:SHOWN]]
 
 
-def _levels(model: nn.Module, resolution: int, count: int) -> list[int]:
+def _levels(model: nn.Module, resolution: int, count: int, resolutions: Sequence[int]) -> list[int]:
     levels_of = getattr(model, "levels_of", None)
     if levels_of is None:
         return [resolution]
-    return [*(grid(max(level)) for level in levels_of((resolution, resolution))[:-1]), resolution][-count:]
+    lower = [_pixels(max(level), resolutions) for level in levels_of((resolution, resolution))[:-1]]
+    return [*lower, resolution][-count:]
+
+
+def _pixels(level: int, resolutions: Sequence[int]) -> int:
+    """The resolution that has this band, the smallest grid of the band if none of them has."""
+    return next((m for m in resolutions if band(m) == level), grid(level))
 
 
 def _lead(info: Mapping[str, Any], splits: ScaledSplits) -> str:
@@ -177,8 +183,8 @@ def _chart(table: Mapping[str, float | None], x_label: str, y_label: str) -> str
     return line_chart([Series("ours", {float(key): value for key, value in table.items()})], x_label, y_label)
 
 
-def _level_chart(metrics: Mapping[str, Any]) -> str:
-    levels = {str(grid(int(band))): value for band, value in metrics["accuracy_per_level"].items()}
+def _level_chart(metrics: Mapping[str, Any], resolutions: Sequence[int]) -> str:
+    levels = {str(_pixels(int(level), resolutions)): value for level, value in metrics["accuracy_per_level"].items()}
     return _chart(levels, "level in pixels", "accuracy at every level")
 
 

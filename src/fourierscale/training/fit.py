@@ -30,7 +30,7 @@ from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, TrainingError
+from fourierscale.training.errors import CheckpointError, ConfigError, StoppedError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
@@ -70,7 +70,7 @@ def fit(
         ConfigError: A setting that cannot be.
         CheckpointError: A checkpoint that cannot be resumed from, or a folder that holds another run.
         NonFiniteLossError: The loss became infinite or NaN.
-        KeyboardInterrupt: It was stopped; the text says in which epoch, and how to continue.
+        StoppedError: The user stopped it (Ctrl-C).
     """
     root = Path(run_dir).expanduser()
     first = int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
@@ -112,7 +112,7 @@ def fit(
             if not trainer.interrupted:
                 raise
             signal.signal(signal.SIGINT, handler)
-            raise KeyboardInterrupt(
+            raise StoppedError(
                 f"stopped in epoch {trainer.current_epoch + 1} of {config.train.epochs}; continue with "
                 f"'fourierscale train --resume --out {root}'"
             ) from None
