@@ -23,18 +23,30 @@ from fourierscale.kernels.nested import Options, Step, prepare, statistics
 
 
 def fourier_conv(x: Tensor, spectrum: Tensor) -> Tensor:
-    r"""Mix the channels of each frequency; see :func:`fourierscale.functional.fourier_conv`.
-
-    With the rows :math:`[\mathrm{Re}\,h; \mathrm{Im}\,h]` of the half plane and the columns
-    :math:`[\mathrm{Re}\,K, \mathrm{Im}\,K]` all four products are one, and each weight is read once.
+    """Mix the channels of each frequency; see :func:`fourierscale.functional.fourier_conv`.
 
     Args:
         x: ``(n_1, n_2, B, C_in)``.
         spectrum: Even and odd parts ``(C_out, C_in, n_1, n_2)``.
     """
-    batch, out_channels = x.shape[2], spectrum.shape[0]
-    factors = halves(x.shape[0], x.dtype, x.device).reshape(-1, 1, 1, 1)
-    weights = torch.cat(_spread(spectrum.permute(2, 3, 1, 0) * factors), -1)  # (n_1, q, C_in, 2 C_out)
+    return mix(x, mixing_weights(spectrum))
+
+
+def mixing_weights(spectrum: Tensor) -> Tensor:
+    """What :func:`mix` takes of a spectrum ``(C_out, C_in, n_1, n_2)``: ``(n_1, n_2 // 2 + 1, C_in, 2 C_out)``."""
+    factors = halves(spectrum.shape[2], spectrum.dtype, spectrum.device).reshape(-1, 1, 1, 1)
+    return torch.cat(_spread(spectrum.permute(2, 3, 1, 0) * factors), -1)
+
+
+def mix(x: Tensor, weights: Tensor) -> Tensor:
+    r"""One batched product: rows :math:`[\mathrm{Re}\,h; \mathrm{Im}\,h]` of the half plane, columns
+    :math:`[\mathrm{Re}\,K, \mathrm{Im}\,K]`. All four products of complex numbers are in it, each weight read once.
+
+    Args:
+        x: ``(n_1, n_2, B, C_in)``.
+        weights: ``(n_1, n_2 // 2 + 1, C_in, 2 C_out)``.
+    """
+    batch, out_channels = x.shape[2], weights.shape[3] // 2
     products = torch.cat(_spread(x), 2) @ weights  # (n_1, q, 2 B, 2 C_out)
     from_re, from_im = products[:, :, :batch], products[:, :, batch:]
     y_re = from_re[..., :out_channels] - from_im[..., out_channels:]
