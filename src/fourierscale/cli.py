@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.commands.reproduce import app as reproduce_app
     from fourierscale.data.cli import app as data_app
     from fourierscale.data.errors import DataError
+    from fourierscale.export.errors import ExportError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
     app.callback()(_root)
@@ -47,7 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _mistake("interrupted", 130)
     except Exception as error:
         training = sys.modules.get("fourierscale.training.errors")  # imported by the commands that train, not before
-        mistakes = (usage_error, DataError, OSError, *(() if training is None else (training.TrainingError,)))
+        mistakes = (
+            usage_error,
+            DataError,
+            ExportError,
+            OSError,
+            *(() if training is None else (training.TrainingError,)),
+        )
         if isinstance(error, ModuleNotFoundError):
             return _mistake(f"{error.name} is missing: pip install 'fourierscale[train]'")
         if not isinstance(error, (*mistakes, ImportError)):

@@ -11,43 +11,53 @@ import typer
 from torch import Tensor, nn
 
 from fourierscale.commands.found import MODEL_HELP, find_model
+from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.models.classifier import level_names
 
 __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(help=f"{MODEL_HELP} Or an ONNX file that 'fourierscale export' wrote.")],
     images: Annotated[list[Path], typer.Argument(help="Image files of any size, grey or coloured.")],
+    onnx: Annotated[bool, typer.Option("--onnx", help="MODEL is an ONNX file, as every name in .onnx says.")] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
 ) -> None:
     """Classify image files: the class and its probability at every level, coarse to fine.
 
-    The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
-    A model of a folder of yours takes images as it did in training, at the highest level that they have.
+    The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size;
+    for an ONNX file, to the largest of its own sizes that fits. A model of a folder of yours takes images as it did in
+    training, at the highest level that they have.
     """
     from rich.console import Console
 
-    found = find_model(model)
-    prepared = [(path, *load_image(path, found.data, invert)) for path in images]
+    classifier: nn.Module | OnnxClassifier
+    if onnx or model.endswith(".onnx"):
+        classifier = OnnxClassifier(model)
+        about = classifier.preparation
+    else:
+        found = find_model(model)
+        classifier, about = found.model, found.data
+    prepared = [(path, *load_image(path, about, invert)) for path in images]
     if features is not None:
         features.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     for path, x, note in prepared:
         with torch.inference_mode():
-            logits = found.model(x)
+            logits = classifier(x)
         logits = logits[:, None] if logits.ndim == 2 else logits
-        names = level_names(found.model, x)[-logits.shape[1] :]
+        names = level_names(classifier, int(x.shape[-1]))[-logits.shape[1] :]
         probabilities = logits[0].float().softmax(-1)
         best, label = probabilities[-1].max(-1)
-        classes = found.data["classes"]
+        classes = about["classes"]
         console.print(f"{path}: [bold]{classes[int(label)]}[/bold] {best:.4f}  ({note})", soft_wrap=True)
         for name, row in zip(names, probabilities, strict=True):
             value, at = row.max(-1)
             console.print(f"  {name:>4} px  {value:.4f}  {classes[int(at)]}", markup=False)
         if features is not None:
             target = features / f"{path.stem}-features.png"
-            draw_features(found.model, x).save(target)
+            draw_features(classifier, x).save(target)
             console.print(f"  wrote {target}", markup=False, soft_wrap=True)
 
 
@@ -73,6 +83,8 @@ def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple
         what = "all of it" if shape == "whole" else "centred square"
         note = f"{width} x {height}" if width == height == size else f"{width} x {height}, {what} at {size} px"
         return _normalised(torch.from_numpy(pixels[None]).float() / 255, about, invert), note
+    if about.get("exact"):  # no size between those of the list
+        highest = max(n for n in about["resolutions"] if n <= side)
     top, left = (height - side) // 2, (width - side) // 2
     x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
     note = f"{width} x {height}"
@@ -95,25 +107,14 @@ def _normalised(x: Tensor, about: dict[str, Any], invert: bool) -> Tensor:
     return (x - mean) / std
 
 
-def level_names(model: nn.Module, x: Tensor) -> list[str]:
-    """The resolution that each level stands for: the smallest grid of its band, the image's own for the last."""
-    from fourierscale.functional import grid
-
-    size = int(x.shape[-1])
-    levels_of = getattr(model, "levels_of", None)
-    if levels_of is None:
-        return [str(size)]
-    return [*(str(grid(max(level))) for level in levels_of((size, size))[:-1]), str(size)]
-
-
-def draw_features(model: nn.Module, x: Tensor, most: int = 64, side: int = 84) -> Any:
+def draw_features(model: nn.Module | OnnxClassifier, x: Tensor, most: int = 64, side: int = 84) -> Any:
     """The final feature maps as one grey picture, each channel with its own contrast."""
     from PIL import Image
 
     from fourierscale.functional import synthesize
 
     with torch.inference_mode():
-        maps = model.features(x)  # type: ignore[operator]
+        maps: Tensor = model.features(x)  # type: ignore[operator]
         if getattr(model, "features_domain", "coefficients") == "coefficients":
             maps = synthesize(maps, side)
         else:
