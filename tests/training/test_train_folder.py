@@ -57,7 +57,7 @@ def trained(shapes: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     printed = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.setenv("COLUMNS", "160")
-        assert main(["train", str(shapes), "--epochs", "6", "--out", str(run), *settings()]) == 0
+        assert main(["train", str(shapes), "--epochs", "6", "--no-onnx", "--out", str(run), *settings()]) == 0
     return run, printed.getvalue()
 
 
@@ -238,6 +238,6 @@ def test_stopped_with_ctrl_c_it_says_how_to_go_on_and_resumes(
     assert last.endswith(f"of 4000; continue with 'fourierscale train --resume --out {run}'")
     done = len((run / "log.csv").read_text().splitlines()) - 1
     assert done < 4000
-    assert main(["train", "--resume", "--out", str(run), "--epochs", str(done + 1)]) == 0
+    assert main(["train", "--resume", "--out", str(run), "--epochs", str(done + 1), "--no-onnx"]) == 0
     assert (run / "report.html").is_file()
     assert json.loads((run / "metrics.json").read_text())["epochs"] == done + 1

@@ -57,7 +57,7 @@ def evaluate(
             trained.get("seed", 0) if own else 0,
             report,
             kind=about["kind"] if own else None,
-            **folder_settings(found, own) if name.startswith(FOLDER) else {},
+            **folder_settings(about, name),
         )
     channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
     if channels != needed or len(splits.classes) != len(about["classes"]):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from torch import Tensor
 
-from fourierscale.commands.found import MODEL_HELP, find_model
+from fourierscale.commands.found import MODEL_HELP, find_model, folder_settings
 
 __all__ = ["export"]
 
@@ -76,8 +76,9 @@ def _real_images(about: dict[str, Any], raw: bool, count: int = 8) -> tuple[Tens
     from fourierscale.data.fit import fit_to
 
     try:
-        splits = load_protocol(about["protocol"], None, True, 0, kind=about["kind"])
-        x = splits.test.images[torch.arange(count)].float() / 255
+        settings = folder_settings(about, about["protocol"])
+        splits = load_protocol(about["protocol"], None, True, 0, kind=about["kind"], **settings)
+        x, _ = splits.test.largest(count)
     except (DataError, OSError, ImportError, IndexError):
         return None, "no real ones, which are not on this machine"
     if not raw:

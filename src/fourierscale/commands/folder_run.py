@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,33 +78,38 @@ def choices_table(choices: Sequence[Choice]) -> Table:
     return table
 
 
-def finish(run: Path, splits: ScaledSplits) -> None:
-    """Write the report and the ONNX file of a finished run, and say what can be done with it."""
+def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
+    """Write the report and, if asked to, the ONNX file of a finished run, and say what can be done with it."""
     from fourierscale.experiments.run_report import write_run_report
 
     console = Console(highlight=False)
     page = write_run_report(run, splits)
     console.print(f"wrote [bold]{page}[/bold]: open it in a browser", soft_wrap=True)
-    console.print(_export(run), markup=False, soft_wrap=True)
+    if onnx:
+        with console.status("writing model.onnx, which takes a minute"):
+            line = _export(run)
+        console.print(line, markup=False, soft_wrap=True)
     name = splits.protocol.name
     console.print("next:", style="bold")
     for command in (
         f"fourierscale predict {run} IMAGE.jpg",
         f"fourierscale audit {run} --data {name}",
-        f"fourierscale explore {run}",
+        f"fourierscale evaluate {run}",
     ):
         console.print(f"  {command}", markup=False, soft_wrap=True)
 
 
 def _export(run: Path) -> str:
     """Write ``model.onnx``; a line on it, or on what it lacks: a trained model is no less for it."""
+    from fourierscale.export import ExportError, export_onnx
     from fourierscale.training import load_model, read_info
 
-    info = read_info(run)
-    path = run / "model.onnx"
+    info, path = read_info(run), run / "model.onnx"
+    levels = info["data"]["resolutions"]
     try:
-        export_onnx = importlib.import_module("fourierscale.export").export_onnx
-        export_onnx(load_model(run), path, resolutions=info["data"]["resolutions"], about=info["data"])
-    except (ImportError, ValueError, RuntimeError) as error:
+        done = export_onnx(load_model(run), path, resolutions=levels, about=info, raw=True, batches=())
+    except (ImportError, ExportError) as error:
         return f"no model.onnx: {' '.join(str(error).split())}"
-    return f"wrote {path}"
+    worst = max(check.difference for check in done.checks)
+    sizes = ", ".join(map(str, done.resolutions))
+    return f"wrote {path}: takes squares of {sizes} pixels from 0 to 1; within {worst:.0e} of PyTorch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,22 +34,22 @@ class Found:
         return data
 
 
-def folder_settings(found: Found, own: bool = True) -> dict[str, Any]:
-    """How ``load_protocol`` opens a folder for a model: as in its training, or another folder with the same levels.
+def folder_settings(about: Mapping[str, Any], protocol: str) -> dict[str, Any]:
+    """How ``load_protocol`` opens ``folder:PATH`` for a model: as the folder that it was trained on.
 
     Args:
-        found: The model.
-        own: Whether it is the folder of the training, with its choices; of another one, bad images are an error.
+        about: How the model's images were prepared, ``data`` of its description; may be empty.
+        protocol: The images; nothing follows for others than a folder's.
     """
-    about, trained = found.data, found.info.get("config", {}).get("data", {})
-    levels = about["resolutions"] if about.get("shape") is not None else None  # those of a folder it was trained on
-    return {
-        "size": trained.get("size") if levels is None and own else max(levels) if levels else None,
-        "lowest": min(levels) if levels else None,
-        "shape": about.get("shape"),
-        "colour": "grey" if about["channels"] == 1 else "rgb",
-        "skip_bad": own and bool(trained.get("skip_bad", False)),
-    }
+    if not protocol.startswith("folder:") or "channels" not in about:
+        return {}
+    settings: dict[str, Any] = {"colour": "grey" if about["channels"] == 1 else "rgb"}
+    if about.get("shape") is not None:
+        levels = about["resolutions"]
+        settings |= {"size": max(levels), "lowest": min(levels), "shape": about["shape"]}
+    if protocol == about.get("protocol"):
+        settings["skip_bad"] = bool(about.get("skip_bad"))
+    return settings
 
 
 def find_model(name: str) -> Found:

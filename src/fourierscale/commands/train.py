@@ -40,6 +40,9 @@ def train(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Whether to write model.onnx after training on a folder; takes a minute.")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/NAME-TIME if not given.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
@@ -101,7 +104,7 @@ def train(
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
         if images is not None:
-            finish(run, splits)
+            finish(run, splits, onnx)
 
 
 def _recipe(model: str | None) -> str:

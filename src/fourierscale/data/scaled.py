@@ -195,6 +195,22 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             x = fit_to(x, self.fit_size, self.fit)
         return Batch((x - self.mean) / self.std, self.labels[stored], resolution, items.to(self.device))
 
+    def largest(self, count: int) -> tuple[Tensor, Tensor]:
+        """Some images as they are stored, at the highest resolution there is: ``(B, C, n, n)`` from 0 to 1.
+
+        Args:
+            count: At most so many, evenly spread over those of that size.
+
+        Returns:
+            The images, and which items of the dataset they are.
+        """
+        items = torch.arange(len(self.labels))
+        if not isinstance(self.images, Tensor):
+            items = torch.from_numpy(np.flatnonzero(self.images.sizes == self.images.sizes.max()))
+        step = max(1, len(items) // count)
+        items = items[: step * min(count, len(items)) : step]
+        return self.images[items.to(self.device)].to(torch.float32) / 255, items
+
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo the normalisation of images ``(..., C, m, m)``: black is 0 and white 1 again."""
         return x * self.std + self.mean

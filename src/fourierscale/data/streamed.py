@@ -26,6 +26,7 @@ class StreamedImages:
         shape: ``(N, C, n, n)`` with the largest side ``n``, as a tensor's.
         dtype: ``torch.uint8``.
         device: Where the decoded images are put.
+        sizes: ``(N,)``, the side of each image.
     """
 
     dtype = torch.uint8
@@ -36,7 +37,7 @@ class StreamedImages:
         chosen = range(len(folder)) if indices is None else np.asarray(indices, dtype=np.int64).tolist()
         sizes = np.broadcast_to(np.asarray(size, dtype=np.int64), (len(folder),))
         self._paths = tuple(folder.paths[index] for index in chosen)
-        self._sizes = tuple(int(sizes[index]) for index in chosen)
+        self.sizes = sizes[list(chosen)]
         self._colour, self._max_pixels, self._how = folder.colour, folder.max_pixels, shape
         side = int(sizes.max())
         self.shape = (len(self._paths), 3 if folder.colour == "rgb" else 1, side, side)
@@ -52,7 +53,7 @@ class StreamedImages:
 
     def __getitem__(self, indices: Tensor) -> Tensor:
         """Decode the images at ``indices`` ``(B,)``: ``(B, C, m, m)``, unsigned bytes."""
-        chosen = [(self._paths[index], self._sizes[index]) for index in indices.tolist()]
+        chosen = [(self._paths[index], int(self.sizes[index])) for index in indices.tolist()]
         images = (
             decode_image(path, colour=self._colour, size=size, max_pixels=self._max_pixels, shape=self._how)
             for path, size in chosen

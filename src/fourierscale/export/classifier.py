@@ -91,6 +91,7 @@ class OnnxClassifier:
             "fit_size": self.about["fit_size"],
             "resolutions": self.about["image_resolutions"],
             "exact": self.about["fit"] is None,
+            "shape": self.about.get("shape"),
         }
 
     def _run(self, name: str, images: Images) -> Images:

@@ -106,6 +106,7 @@ def make_plan(
         "std": data.get("std"),
         "fit": None if raw else fit,
         "fit_size": fit_size if fit is not None and not raw else None,
+        "shape": data.get("shape"),
         "image_resolutions": sizes if raw or fit is None else [n for n in data["resolutions"] if n <= fit_size],
         "features": getattr(model, "features_domain", "coefficients") if features else None,
     }

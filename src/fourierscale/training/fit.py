@@ -184,6 +184,7 @@ def describe(
             "resolutions": list(protocol.resolutions),
             "equivariance": list(protocol.equivariance),
             "shape": protocol.shape,
+            "skip_bad": config.data.skip_bad,
             "fit": splits.test.fit,
             "fit_size": splits.test.fit_size,
         },
