@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
+from fourierscale import create_model, downscale
 from fourierscale.cli import main
 from fourierscale.data import ImageFolder, load_protocol, survey
 from fourierscale.experiments.run_report import choose_examples
@@ -174,6 +176,13 @@ def test_evaluate_finds_the_same_test_images_again(
     other = write_shapes(tmp_path / "other", {"flat": 5, "upright": 5})
     assert main(["evaluate", str(run), "--data", f"folder:{other}", "--out", str(tmp_path)]) == 2
     assert "name its folders as the model's classes" in capsys.readouterr().err
+
+
+def test_a_whole_image_squeezed_is_what_the_square_levels_see_of_it() -> None:
+    model = create_model("scalenet-folder", widths=(4, 6), pool=1, hidden=8, resolutions=(8, 12, 16)).double().eval()
+    x = torch.randn(2, 3, 16, 29, dtype=torch.float64)
+    torch.testing.assert_close(model(x)[:, :3], model(downscale(x, (16, 16))))  # then comes its own, oblong band
+    assert model(x).shape[1] == 4
 
 
 def test_choices_follow_from_the_images_and_yield_to_the_user(tmp_path: Path) -> None:

