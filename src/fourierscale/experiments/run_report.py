@@ -223,7 +223,7 @@ def _examples(examples: Sequence[Example], classes: Sequence[str]) -> str:
             top = int(row.argmax())
             kind = "hit" if top == example.label else "miss"
             bar = f'<i class="bar {kind}" style="width:{100 * float(row[top]):.0f}%"></i>'
-            said = f"{escape(classes[top])} {float(row[top]):.2f}"
+            said = f"<b>{escape(classes[top])}</b> {float(row[top]):.2f}"
             lines.append(f'<tr><th scope="row">{level} px</th><td>{bar}</td><td class="{kind}">{said}</td></tr>')
         told = f"{escape(classes[example.label])}"
         if example.predicted != example.label:
