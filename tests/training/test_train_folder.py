@@ -7,7 +7,10 @@ import html.parser
 import io
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import threading
 import time
 import tomllib
@@ -25,6 +28,7 @@ from fourierscale.experiments.run_report import choose_examples
 from fourierscale.training import load_config, load_model, read_info
 from fourierscale.training.choices import choose
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 TINY = ("model.overrides.widths=[4, 6]", "model.overrides.pool=1", "model.overrides.hidden=8", "train.progress=false")
 
 
@@ -132,6 +136,24 @@ def test_the_report_is_one_whole_page_with_every_part(trained: tuple[Path, str])
         assert heading in text
     assert "$" not in text.split("</style>")[1]
     assert "lying/" in text or "upright/" in text  # files of the examples are named
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+def test_in_a_narrow_browser_the_report_does_not_run_over(trained: tuple[Path, str], tmp_path: Path) -> None:
+    probe = (
+        "<script>document.title = document.documentElement.scrollWidth + ' ' + innerWidth + ' ' + "
+        "[...document.images].every(i => i.naturalWidth > 0)</script></body>"
+    )
+    path = tmp_path / "report.html"
+    path.write_text((trained[0] / "report.html").read_text().replace("</body>", probe), encoding="utf-8")
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--window-size=500,900"]
+    flags += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=2000", "--dump-dom"]
+    done = subprocess.run([str(CHROMIUM), *flags, path.as_uri()], capture_output=True, text=True, timeout=60)
+    found = re.search(r"<title>(\d+) (\d+) (\w+)</title>", done.stdout)
+    assert found is not None, done.stderr[-2000:]
+    assert int(found[1]) <= int(found[2])
+    assert found[3] == "true"
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
 def test_examples_are_right_or_wrong_and_their_last_level_is_the_prediction(
