@@ -18,6 +18,7 @@ from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.export.deployed import freeze
 from fourierscale.export.describe import Plan, make_plan
+from fourierscale.export.errors import ExportError
 
 __all__ = ["OPSET", "export_onnx", "export_program"]
 
@@ -57,13 +58,13 @@ def export_onnx(
     """
     onnx = _import_onnx()
     plan = make_plan(model, resolutions, about, raw, features)
-    with _quiet(), torch.no_grad():
-        names = ["logits", "features"] if features else ["logits"]
+    names = ["logits", "features"] if features else ["logits"]
+    with _exporting(plan):
         program = torch.onnx.export(
             _program(plan), dynamo=True, input_names=["image"], output_names=names, opset_version=OPSET, verbose=False
         )
-    assert program is not None
-    proto = program.model_proto
+        assert program is not None
+        proto = program.model_proto
     _clean(proto, plan.about)
     target = Path(path)
     with _replacing(target) as partial:
@@ -92,20 +93,21 @@ def export_program(
     """
     plan = make_plan(model, resolutions, about, raw, features)
     plan.deployed.model = freeze(plan.model, plan.preparation(plan.images(plan.about["resolutions"][-1])))
-    with _quiet(), torch.no_grad():
+    with _exporting(plan):
         program = _program(plan)
-        target = Path(path)
-        with _replacing(target) as partial:
+    target = Path(path)
+    with _replacing(target) as partial:
+        with _exporting(plan):
             torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
             module = torch.export.load(partial).module()
 
-            def run(x: Tensor) -> Tensor:
-                with torch.no_grad():
-                    outputs: Any = module(x)
-                logits: Tensor = outputs[0] if features else outputs
-                return logits
+        def run(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                outputs: Any = module(x)
+            logits: Tensor = outputs[0] if features else outputs
+            return logits
 
-            checks = check_outputs(run, plan, images, batches)
+        checks = check_outputs(run, plan, images, batches)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     return ExportReport(
         target, tuple(plan.about["resolutions"]), target.stat().st_size, tuple(sorted(operators)), checks
@@ -154,15 +156,20 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporters warn of their own deprecations, and of packages that are not needed here."""
+def _exporting(plan: Plan) -> Iterator[None]:
+    """Without gradients and warnings: exporters warn of their own deprecations, and of packages not needed here."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             yield
+    except (
+        Exception
+    ) as error:  # of many kinds, for operators that the exporter does not know or shapes it cannot follow
+        reason = " ".join(str(error).split())[:200]
+        raise ExportError(f"PyTorch {torch.__version__} cannot export {plan.about['model']} ({reason})") from error
     finally:
         logger.setLevel(level)
 
