@@ -1,5 +1,7 @@
 """Exported files compute what their models compute, and are as equivariant."""
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -12,8 +14,11 @@ from PIL import Image
 from torch import nn
 
 from fourierscale.cli import main
-from fourierscale.export import ExportError, OnnxClassifier, export_onnx, export_program
+from fourierscale.export import ExportError, OnnxClassifier, export_onnx
+from fourierscale.export.check import check_outputs
 from fourierscale.export.deployed import size_matrix
+from fourierscale.export.describe import make_plan
+from fourierscale.export.write import replacing
 from fourierscale.functional import crop, downscale
 from fourierscale.models import ScaleHead, ScaleNet, create_model, model_info
 from fourierscale.models.classifier import level_names
@@ -80,9 +85,16 @@ def both(model, folder):
 
 
 @pytest.fixture(scope="module")
-def small(run, folder):
-    """A file for 5 pixels alone, written by the command."""
-    assert main(["export", str(run), "--resolution", "5", "--features", str(folder / "small.onnx")]) == 0
+def written(run, folder):
+    """What the command prints while it writes a file for 5 pixels alone."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["export", str(run), "--resolution", "5", "--features", str(folder / "small.onnx")]) == 0
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def small(written, folder):
+    """A file for 5 pixels alone."""
     return OnnxClassifier(folder / "small.onnx")
 
 
@@ -163,15 +175,18 @@ def test_residual_nets_pooling_and_all_four_heads_are_exported(net, folder):
     assert OnnxClassifier(report.path)(torch.rand(3, 2, 8, 8)).shape == (3, 2, 8)
 
 
-def test_a_program_of_torch_export_serves_the_same_sizes(model, folder):
-    report = export_program(model, folder / "both.pt2", [5, 9], {"data": DATA}, raw=True, batches=(1,))
+def test_a_program_of_torch_export_serves_the_same_sizes(model, run, folder, capsys):
+    path = folder / "both.pt2"
+    assert main(["export", str(run), "--resolutions", "5,9", "--raw", str(path)]) == 0
+    assert "takes 0..1 pixels" in capsys.readouterr().out
     extra = {"about.json": ""}
-    program = torch.export.load(report.path, extra_files=extra)
+    program = torch.export.load(path, extra_files=extra)
     assert json.loads(extra["about.json"])["classes"] == DATA["classes"]
-    assert not any("fourierscale" in name for name in report.operators)
-    assert not any(
-        "weight" in name and tensor.ndim == 4 and tensor.shape[-1] == 5 for name, tensor in program.state_dict.items()
-    )
+    assert "fourierscale" not in str(program.graph)
+    # the layer's 5 x 5 taps are gone, its spectrum is there: 9 rows, frequencies 0 to 4, real and imaginary parts
+    shapes = [tuple(tensor.shape) for tensor in program.state_dict.values()]
+    assert (9, 5, 1, 8) in shapes
+    assert (4, 1, 5, 5) not in shapes
     for n in (5, 9):
         x = torch.rand(3, 1, n, n)
         torch.testing.assert_close(program.module()(x), model(normalised(x)), atol=1e-4, rtol=0)
@@ -250,12 +265,10 @@ def test_predict_gives_the_same_lines_for_a_file_as_for_its_model(run, both, sma
     assert "downscaled to 5 x 5" in capsys.readouterr().out
 
 
-def test_the_command_prints_difference_and_speed_and_goes_by_the_suffix(run, small, folder, capsys):
-    assert main(["export", str(run), "--resolutions", "5", str(folder / "small.pt2")]) == 0
-    out = capsys.readouterr().out
-    assert re.search(r"small\.pt2: \d+\.\d MB, scalenet-tiny, takes normalised images", out)
-    assert re.search(r"^ *5 +\d\.\de-\d\d( +\d+\.\d\d ms){4}", out, re.MULTILINE)
-    assert "no real ones" in out
+def test_the_command_prints_difference_and_speed(written):
+    assert re.search(r"small\.onnx: \d+\.\d MB, scalenet-tiny, takes normalised images", written)
+    assert re.search(r"^ *5 +\d\.\de-\d\d( +\d+\.\d\d ms){4}", written, re.MULTILINE)
+    assert "no real ones" in written
 
 
 @pytest.mark.parametrize(
@@ -317,8 +330,15 @@ def test_what_cannot_be_exported_is_refused_before_any_work(model, tmp_path):
             export_onnx(broken, tmp_path / "out.onnx", sizes, about, **options)
 
 
-def test_a_file_that_differs_is_not_left_behind(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("fourierscale.export.check.LIMIT", -1.0)
+def test_a_file_that_differs_is_refused_and_not_left_behind(both, tmp_path):
+    torch.manual_seed(1)
+    plan = make_plan(create_model("scalenet-tiny", **OVERRIDES), [5, 9], DATA, raw=True, features=False)
+
+    def write():
+        with replacing(tmp_path / "out.onnx") as partial:
+            partial.write_bytes(b"file")
+            check_outputs(both[0], plan, torch.rand(2, 1, 9, 9), ())
+
     with pytest.raises(ExportError, match="no file was written"):
-        export_program(model, tmp_path / "out.pt2", [5], batches=())
+        write()
     assert not list(tmp_path.iterdir())

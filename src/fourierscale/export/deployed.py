@@ -118,7 +118,7 @@ def size_matrix(n: int, reach: int, fit: str) -> Tensor:
             [0., 1.],
             [0., 0.]])
     """
-    # Images that are one on a single row: fitted, they are a column of the matrix at every place within the image.
+    # Images that are one on a single row: fitted, they are a column of the matrix wherever the image itself is.
     rows = torch.eye(n, dtype=torch.float64)[:, :, None].expand(n, n, n).contiguous()
     if fit == "upsample":
         fitted = upscale(rows, reach) if n < reach else rows
@@ -126,7 +126,7 @@ def size_matrix(n: int, reach: int, fit: str) -> Tensor:
         from fourierscale.data.fit import fit_to
 
         fitted = fit_to(rows, reach, fit)  # type: ignore[arg-type]
-    return fitted[:, :, reach // 2].T.float()
+    return fitted[:, :, (reach - n) // 2].T.float()
 
 
 def freeze(model: nn.Module, image: Tensor) -> nn.Module:

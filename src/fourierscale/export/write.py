@@ -67,7 +67,7 @@ def export_onnx(
         proto = program.model_proto
     _clean(proto, plan.about)
     target = Path(path)
-    with _replacing(target) as partial:
+    with replacing(target) as partial:
         onnx.save(proto, partial)
         checks = check_outputs(OnnxClassifier(partial), plan, images, batches)
     operators = tuple(sorted({node.op_type for node in proto.graph.node}))
@@ -96,7 +96,7 @@ def export_program(
     with _exporting(plan):
         program = _program(plan)
     target = Path(path)
-    with _replacing(target) as partial:
+    with replacing(target) as partial:
         with _exporting(plan):
             torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
             module = torch.export.load(partial).module()
@@ -143,7 +143,7 @@ def _clean(proto: Any, about: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path) -> Iterator[Path]:
     """A file beside the target that takes its place if all goes well, and vanishes if not."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
