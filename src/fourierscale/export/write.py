@@ -57,6 +57,7 @@ def export_onnx(
         ExportError: The model cannot be exported like that, or the file differs from it by more than 1e-4.
     """
     onnx = _import_onnx()
+    target = _target(path)
     plan = make_plan(model, resolutions, about, raw, features)
     names = ["logits", "features"] if features else ["logits"]
     with _exporting(plan):
@@ -66,7 +67,6 @@ def export_onnx(
         assert program is not None
         proto = program.model_proto
     _clean(proto, plan.about)
-    target = Path(path)
     with replacing(target) as partial:
         onnx.save(proto, partial)
         checks = check_outputs(OnnxClassifier(partial), plan, images, batches)
@@ -91,11 +91,11 @@ def export_program(
     holds the spectra of the Fourier layers, because nothing folds constants when such a program is loaded. What it says
     about itself is its extra file ``about.json``.
     """
+    target = _target(path)
     plan = make_plan(model, resolutions, about, raw, features)
     plan.deployed.model = freeze(plan.model, plan.preparation(plan.images(plan.about["resolutions"][-1])))
     with _exporting(plan):
         program = _program(plan)
-    target = Path(path)
     with replacing(target) as partial:
         with _exporting(plan):
             torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
@@ -112,6 +112,13 @@ def export_program(
     return ExportReport(
         target, tuple(plan.about["resolutions"]), target.stat().st_size, tuple(sorted(operators)), checks
     )
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
+    return target
 
 
 def _program(plan: Plan) -> torch.export.ExportedProgram:
@@ -145,8 +152,6 @@ def _clean(proto: Any, about: Mapping[str, Any]) -> None:
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """A file beside the target that takes its place if all goes well, and vanishes if not."""
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
     partial = target.with_name(f"{target.stem}.partial{target.suffix}")
     try:
         yield partial
