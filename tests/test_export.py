@@ -205,7 +205,10 @@ def test_a_padded_baseline_takes_every_size_in_one_file(folder):
         small_model("cnn-mnist"), folder / "cnn.onnx", [9, 28], description("cnn-mnist"), raw=True, batches=()
     )
     assert [check.resolution for check in report.checks] == [9, 28]
-    assert OnnxClassifier(report.path)(torch.rand(2, 1, 9, 9)).shape == (2, 10)
+    classifier = OnnxClassifier(report.path)
+    assert classifier(torch.rand(2, 1, 9, 9)).shape == (2, 10)
+    with pytest.raises(ExportError, match="export it with --features"):
+        classifier.features(torch.rand(2, 1, 9, 9))
 
 
 def test_a_baseline_at_its_own_size(folder):
