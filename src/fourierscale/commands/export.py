@@ -44,7 +44,8 @@ def export(
     console = Console(highlight=False)
     images, note = _real_images(found.data, raw)
     write = export_onnx if out.suffix == ".onnx" else export_program
-    report = write(found.model, out, sizes or None, found.info, raw=raw, features=features, images=images)
+    with console.status(f"exporting {found.info['model']}: a minute or two for a net of many levels"):
+        report = write(found.model, out, sizes or None, found.info, raw=raw, features=features, images=images)
     taken = "0..1 pixels" if raw else "normalised images"
     console.print(f"wrote {out}: {report.bytes / 1e6:.1f} MB, {found.info['model']}, takes {taken}", soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)

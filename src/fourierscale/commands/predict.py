@@ -26,15 +26,17 @@ def predict(
 ) -> None:
     """Classify image files: the class and its probability at every level, coarse to fine.
 
-    The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size;
-    for an ONNX file, to the largest of its own sizes that fits. A model of a folder of yours takes images as it did in
-    training, at the highest level that they have.
+    The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
+    An ONNX file has certain sizes: images are downscaled to the largest that fits.
+    A model of a folder of yours takes images as it did in training, at the highest level that they have.
     """
     from rich.console import Console
 
     classifier: nn.Module | OnnxClassifier
     if onnx or model.endswith(".onnx"):
         classifier = OnnxClassifier(model)
+        if features is not None:
+            classifier.check_features()
         about = classifier.preparation
     else:
         found = find_model(model)

@@ -68,9 +68,13 @@ class OnnxClassifier:
 
     def features(self, images: Images) -> Images:
         """The final features, if the file gives them: coefficients ``(B, C', 2K+1, 2K+1)`` for our networks."""
+        self.check_features()
+        return self._run("features", images)
+
+    def check_features(self) -> None:
+        """Refuse a file that gives no features."""
         if self.features_domain is None:
             raise ExportError(f"{self.path} gives no features: export it with --features")
-        return self._run("features", images)
 
     def level_names(self, size: int) -> list[str]:
         """The resolution that each level of the logits stands for, for images of this size."""

@@ -9,6 +9,7 @@ size :math:`P_n` is the padding or upscaling that it was trained with. One graph
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from torch import Tensor, nn
 from fourierscale.functional import upscale
 from fourierscale.functional.conv import delta_spectrum
 from fourierscale.kernels import plain
-from fourierscale.kernels.layers import channel_first, frequency_first
+from fourierscale.kernels.layers import KEPT, channel_first, frequency_first
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d
 
@@ -118,7 +119,7 @@ def size_matrix(n: int, reach: int, fit: str) -> Tensor:
             [0., 1.],
             [0., 0.]])
     """
-    # Images that are one on a single row: fitted, they are a column of the matrix at every place within the image.
+    # Images that are one on a single row: fitted, they are a column of the matrix wherever the image itself is.
     rows = torch.eye(n, dtype=torch.float64)[:, :, None].expand(n, n, n).contiguous()
     if fit == "upsample":
         fitted = upscale(rows, reach) if n < reach else rows
@@ -126,11 +127,14 @@ def size_matrix(n: int, reach: int, fit: str) -> Tensor:
         from fourierscale.data.fit import fit_to
 
         fitted = fit_to(rows, reach, fit)  # type: ignore[arg-type]
-    return fitted[:, :, reach // 2].T.float()
+    return fitted[:, :, (reach - n) // 2].T.float()
 
 
 def freeze(model: nn.Module, image: Tensor) -> nn.Module:
-    """A copy in which every Fourier layer holds the spectrum of its kernel as a constant, for images of this size."""
+    """A copy in which Fourier layers hold the spectra of their kernels as constants, for images of this size.
+
+    A spectrum that is too large for a layer to keep (``kernels.layers.KEPT``) is left to be made at each call.
+    """
     model = copy.deepcopy(model)
     sizes: dict[nn.Module, tuple[int, ...]] = {}
 
@@ -146,7 +150,9 @@ def freeze(model: nn.Module, image: Tensor) -> nn.Module:
         for parent in list(model.modules()):
             for name, layer in list(parent.named_children()):
                 if isinstance(layer, kinds) and layer in sizes:
-                    setattr(parent, name, _FrozenConv(layer, sizes[layer]))
+                    entries = layer.in_channels * layer.out_channels * math.prod(sizes[layer])
+                    if entries <= KEPT:
+                        setattr(parent, name, _FrozenConv(layer, sizes[layer]))
     return model
 
 

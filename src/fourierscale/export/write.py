@@ -18,6 +18,7 @@ from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.export.deployed import freeze
 from fourierscale.export.describe import Plan, make_plan
+from fourierscale.export.errors import ExportError
 
 __all__ = ["OPSET", "export_onnx", "export_program"]
 
@@ -56,17 +57,17 @@ def export_onnx(
         ExportError: The model cannot be exported like that, or the file differs from it by more than 1e-4.
     """
     onnx = _import_onnx()
+    target = _target(path)
     plan = make_plan(model, resolutions, about, raw, features)
-    with _quiet(), torch.no_grad():
-        names = ["logits", "features"] if features else ["logits"]
+    names = ["logits", "features"] if features else ["logits"]
+    with _exporting(plan):
         program = torch.onnx.export(
             _program(plan), dynamo=True, input_names=["image"], output_names=names, opset_version=OPSET, verbose=False
         )
-    assert program is not None
-    proto = program.model_proto
+        assert program is not None
+        proto = program.model_proto
     _clean(proto, plan.about)
-    target = Path(path)
-    with _replacing(target) as partial:
+    with replacing(target) as partial:
         onnx.save(proto, partial)
         checks = check_outputs(OnnxClassifier(partial), plan, images, batches)
     operators = tuple(sorted({node.op_type for node in proto.graph.node}))
@@ -90,26 +91,34 @@ def export_program(
     holds the spectra of the Fourier layers, because nothing folds constants when such a program is loaded. What it says
     about itself is its extra file ``about.json``.
     """
+    target = _target(path)
     plan = make_plan(model, resolutions, about, raw, features)
     plan.deployed.model = freeze(plan.model, plan.preparation(plan.images(plan.about["resolutions"][-1])))
-    with _quiet(), torch.no_grad():
+    with _exporting(plan):
         program = _program(plan)
-        target = Path(path)
-        with _replacing(target) as partial:
+    with replacing(target) as partial:
+        with _exporting(plan):
             torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
             module = torch.export.load(partial).module()
 
-            def run(x: Tensor) -> Tensor:
-                with torch.no_grad():
-                    outputs: Any = module(x)
-                logits: Tensor = outputs[0] if features else outputs
-                return logits
+        def run(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                outputs: Any = module(x)
+            logits: Tensor = outputs[0] if features else outputs
+            return logits
 
-            checks = check_outputs(run, plan, images, batches)
+        checks = check_outputs(run, plan, images, batches)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
     return ExportReport(
         target, tuple(plan.about["resolutions"]), target.stat().st_size, tuple(sorted(operators)), checks
     )
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
+    return target
 
 
 def _program(plan: Plan) -> torch.export.ExportedProgram:
@@ -141,10 +150,8 @@ def _clean(proto: Any, about: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path) -> Iterator[Path]:
     """A file beside the target that takes its place if all goes well, and vanishes if not."""
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
     partial = target.with_name(f"{target.stem}.partial{target.suffix}")
     try:
         yield partial
@@ -154,15 +161,20 @@ def _replacing(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporters warn of their own deprecations, and of packages that are not needed here."""
+def _exporting(plan: Plan) -> Iterator[None]:
+    """Without gradients and warnings: exporters warn of their own deprecations, and of packages not needed here."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
             yield
+    except (
+        Exception
+    ) as error:  # of many kinds, for operators that the exporter does not know or shapes it cannot follow
+        reason = " ".join(str(error).split())[:200]
+        raise ExportError(f"PyTorch {torch.__version__} cannot export {plan.about['model']} ({reason})") from error
     finally:
         logger.setLevel(level)
 
