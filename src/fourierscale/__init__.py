@@ -13,14 +13,13 @@ from fourierscale.functional import Levels, downscale, upscale
 from fourierscale.models import create_model, list_models, load_pretrained
 
 if TYPE_CHECKING:
-    from fourierscale.auditing import audit
+    from fourierscale.auditing import audit as audit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Levels",
     "__version__",
-    "audit",
     "create_model",
     "downscale",
     "functional",
@@ -37,7 +36,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """``fourierscale.audit`` is imported when it is first asked for: it needs more than torch."""
     if name == "audit":
-        from fourierscale.auditing import audit
-
+        try:
+            from fourierscale.auditing import audit
+        except ModuleNotFoundError as error:
+            raise ImportError(f"fourierscale.audit needs {error.name}: pip install 'fourierscale[train]'") from error
         return audit
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

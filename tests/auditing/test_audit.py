@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 
 import pytest
 import torch
@@ -235,6 +236,22 @@ def test_a_module_called_twice_is_two_layers_and_depth_leaves_inner_ones_out(x):
     assert [layer.name for layer in found.layers] == ["body.0", "relu", "body.0 (2)", "relu (2)", "output"]
     shallow = audit(Twice(), x, [8], kinds=["ideal"], shifts=(), depth=1)
     assert [layer.name for layer in shallow.layers] == ["relu", "relu (2)", "output"]
+
+
+def test_a_compiled_module_shows_its_layers_and_a_scripted_one_its_output(x):
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Tanh()).eval()
+    expected = audit(model, x, [8], kinds=["ideal"])
+    compiled = audit(torch.compile(model, backend="eager"), x, [8], kinds=["ideal"])
+    assert [layer.name for layer in compiled.layers] == [layer.name for layer in expected.layers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = torch.jit.trace(model, x)
+    side = torch.export.Dim("side", min=4, max=64)
+    exported = torch.export.export(model, (x,), dynamic_shapes=({2: side, 3: side},)).module()
+    for one in (scripted, exported):
+        found = audit(one, x, [8], kinds=["ideal"])
+        assert [layer.name for layer in found.layers] == ["output"]
+        assert found.layers[0].errors["ideal"][8] == pytest.approx(expected.layers[-1].errors["ideal"][8], rel=1e-3)
 
 
 def test_the_package_offers_it_without_importing_it():

@@ -63,12 +63,35 @@ def test_the_shipped_net_is_found_equivariant_and_three_files_are_written(digits
     assert "through all 9 layers" in (tmp_path / "out" / "audit.html").read_text()
 
 
+def test_a_run_is_audited_on_the_test_images_that_its_own_seed_split_off(digits, tmp_path, capsys):
+    from fourierscale.data import load_protocol
+    from fourierscale.models import create_model
+    from fourierscale.training.weights import save_model
+
+    splits = load_protocol("mnist-scale", digits, offline=True, seed=5)
+    data = {"protocol": "mnist-scale", "channels": 1, "classes": list(splits.classes), "fit": None, "fit_size": None}
+    data |= {"resolutions": list(range(8, 29)), "mean": [0.1], "std": [0.3], "kind": "ideal"}
+    overrides = {"widths": [2, 3], "hidden": 4}
+    info = {"model": "scalenet-tiny", "overrides": overrides, "data": data}
+    info["config"] = {"data": {"seed": 5, "data_dir": str(digits), "size": None}}
+    model = create_model("scalenet-tiny", **overrides)
+    save_model(model, tmp_path / "run", info)
+    options = ["--images", "4", "--resolutions", "8", "--kinds", "ideal", "--offline", "--out", str(tmp_path / "out")]
+    assert main(["audit", str(tmp_path / "run"), *options]) == 0
+    step = len(splits.test) // 4
+    x, labels = splits.test.images[: 4 * step : step].float() / 255, splits.test.labels[: 4 * step : step]
+    expected = audit(model, x, [8], labels=labels, mean=0.1, std=0.3, kinds=["ideal"])
+    told = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert told["shift"][-1]["error"] == pytest.approx(expected.shift[-1].error, rel=1e-3)
+    assert told["accuracy"] == expected.accuracy
+
+
 def test_a_baseline_by_name_has_random_weights_and_is_padded(digits, capsys):
     assert main(["audit", "cnn-mnist", *QUICK, "--data-dir", str(digits)]) == 0
     printed = capsys.readouterr().out
     assert "cnn-mnist has random weights (seed 0)" in printed
     assert "same class" not in printed
-    assert "fitted by zero" in printed
+    assert "relative squared error, 2 images, ideal, fit zero" in printed
     assert "cnn-mnist breaks first at layer 1 of 14 (Conv2d convs.0)" in printed
 
 
@@ -103,7 +126,7 @@ def test_a_folder_of_images_is_used_at_the_size_of_a_file(tmp_path, capsys):
     options = ["--data", f"folder:{tmp_path / 'photos'}", "--size", "24", "--images", "3", "--kinds", "ideal"]
     assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 0
     printed = capsys.readouterr().out
-    assert "error against 16 px" in printed
+    assert "fit zero" in printed
     assert "fixed.pt2 is not equivariant: its output is off by" in printed
 
 

@@ -12,6 +12,7 @@ from fourierscale.auditing.table import spread
 __all__ = ["draw", "last_rings"]
 
 FLOOR = 1e-16
+FIGURES = 10  # columns at which there is room for numbers in the cells
 
 
 def last_rings(audit: Audit, kind: str) -> list[Rings]:
@@ -37,6 +38,14 @@ def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
 def _heat(audit: Audit, axes: Any, figure: Any) -> None:
     cells = [[_power(layer.errors[audit.kind].get(side)) for side in audit.resolutions] for layer in audit.layers]
     image = axes.imshow(cells, cmap="magma_r", vmin=math.log10(FLOOR), vmax=0, aspect="auto", interpolation="nearest")
+    if len(audit.resolutions) <= FIGURES:
+        for row, layer in enumerate(audit.layers):
+            for column, side in enumerate(audit.resolutions):
+                error = layer.errors[audit.kind].get(side)
+                told, colour = (
+                    ("-", "black") if error is None else (f"{error:.0e}", "white" if error > 1e-6 else "black")
+                )
+                axes.text(column, row, told, ha="center", va="center", fontsize=6, color=colour)
     ticks = spread(range(len(audit.resolutions)), 8)
     axes.set_xticks(ticks, [str(audit.resolutions[tick]) for tick in ticks])
     numbers = spread(range(len(audit.layers)), 30)

@@ -31,7 +31,14 @@ def layer_table(audit: Audit) -> Table:
     Errors that are rounding are green, others red.
     """
     shown = spread(audit.resolutions, COLUMNS)
-    table = Table(title=_title(audit), box=None, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+    table = Table(
+        title=_title(audit),
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+    )
     table.add_column("", no_wrap=True)
     table.add_column("layer", overflow="ellipsis")
     names = [*(f"{side} px" for side in shown), *audit.kinds[1:], *(f"shift {p:g}" for p in _shifts(audit))]
@@ -50,8 +57,10 @@ def layer_table(audit: Audit) -> Table:
 def logit_table(audit: Audit) -> Table:
     """Agreement, divergence and order of the answers by resolution."""
     labelled = audit.accuracy is not None
-    title = f"{escape(audit.model)}: answers beside those at {audit.size} px, where ≥ are no less sure, ≤ no worse"
-    table = Table(title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left")
+    title = f"{escape(audit.model)}: answers beside those at {audit.size} px"
+    table = Table(
+        title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left", caption_justify="left"
+    )
     names = ["downscaling", "", "same class", "KL", "confidence ≥", *(["accuracy", "loss ≤"] if labelled else [])]
     for name in names:
         table.add_column(name, justify="left" if name == "downscaling" else "right", no_wrap=True)
@@ -61,15 +70,13 @@ def logit_table(audit: Audit) -> Table:
             more = [f"{row.accuracy:.3f}", f"{row.scale_con:.3f}"] if labelled else []
             figures = [f"{row.agreement:.3f}", f"{row.kl:.1e}", f"{row.ordered:.3f}", *more]
             table.add_row(row.kind, f"{row.resolution} px", *figures)
+    table.caption = f"≥, ≤: share of images no less sure, no worse at {audit.size} px"
     return table
 
 
 def _title(audit: Audit) -> str:
-    padded = "" if audit.fit is None else f", fitted by {audit.fit}"
-    return (
-        f"{escape(audit.model)}: relative squared error against {audit.size} px, {audit.kind} downscaling, "
-        f"{audit.images} images{padded}"
-    )
+    padded = "" if audit.fit is None else f", fit {audit.fit}"
+    return f"{escape(audit.model)}: relative squared error, {audit.images} images, {audit.kind}{padded}"
 
 
 def _label(layer: Layer) -> str:

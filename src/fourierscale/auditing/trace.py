@@ -17,7 +17,7 @@ from fourierscale.nn import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoe
 from fourierscale.nn.conv import _FourierLayer
 from fourierscale.nn.nested import _Nested
 
-__all__ = ["OUTPUT", "Record", "Trace", "as_it_is", "run"]
+__all__ = ["OUTPUT", "Record", "Trace", "evaluating", "run"]
 
 OUTPUT = "output"
 FORMS: tuple[tuple[type[nn.Module], Form], ...] = (
@@ -162,7 +162,7 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
 
 
 @contextmanager
-def as_it_is(model: Callable[[Tensor], Any]) -> Iterator[None]:
+def evaluating(model: Callable[[Tensor], Any]) -> Iterator[None]:
     """A module in evaluation mode for a while; afterwards every part of it is in the mode that it was in."""
     modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
     # a ScriptModule has a train() of its own, an exported one refuses eval(): a flag on each part serves both

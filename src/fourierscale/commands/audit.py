@@ -153,9 +153,14 @@ def find_pictures(
     if chosen == "random":
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
+    # the test images of a run are those that its own seed split off
+    options = dict(opened.loading) if chosen == opened.data.get("protocol") else {}
+    options |= folder_settings(opened.data, chosen)
+    if size is not None:
+        options["lowest"] = None
+    options |= {key: value for key, value in (("data_dir", data_dir), ("size", size)) if value is not None}
     try:
-        settings = folder_settings(opened.data, chosen) | ({} if size is None else {"size": size, "lowest": None})
-        splits = load_protocol(chosen, data_dir, offline, report=report, **settings)
+        splits = load_protocol(chosen, offline=offline, report=report, **options)
     except DataError as error:
         if data is not None:
             raise

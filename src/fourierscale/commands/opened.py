@@ -31,6 +31,7 @@ class Opened:
         side: Of the largest images that it was made for; None if nobody says.
         fit: How images reach a model of one input size.
         data: How its images were prepared, as a run's ``model.json`` says; empty if it has none.
+        loading: How its images were loaded (``data_dir``, ``seed``, ``size``), as the run's config says.
         trained: Whether its answers may mean something.
     """
 
@@ -41,6 +42,7 @@ class Opened:
     side: int | None = None
     fit: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    loading: dict[str, Any] = field(default_factory=dict)
     trained: bool = True
 
 
@@ -69,7 +71,9 @@ def _trained(name: str) -> Opened:
     found = find_model(name)
     data = found.data
     side = data["fit_size"] if data["fit"] else max(data["resolutions"])
-    return Opened(str(found.info["model"]), found.model, "", int(data["channels"]), side, data["fit"], data)
+    config = found.info.get("config", {}).get("data", {})
+    loading = {key: config[key] for key in ("data_dir", "seed", "size") if config.get(key) is not None}
+    return Opened(str(found.info["model"]), found.model, "", int(data["channels"]), side, data["fit"], data, loading)
 
 
 def _named(name: str, seed: int) -> Opened:
