@@ -28,7 +28,7 @@ def train(
         list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. The default is a tiny one.")
+        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
@@ -50,8 +50,9 @@ def train(
 ) -> None:
     """Train a model into a folder that can be resumed, evaluated and loaded.
 
-    A folder of images (FOLDER, or --data folder:PATH) is enough: settings that are not given follow from the images and
-    are said. Such a run ends with report.html and model.onnx.
+    A folder of images is enough (or --data folder:PATH): what is not set follows from them and is said.
+
+    Such a run ends with report.html and model.onnx.
     """
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
