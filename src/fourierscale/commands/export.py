@@ -56,7 +56,7 @@ def export(
         times = [f"{ms:.2f} ms" for batch in (1, 32) for ms in check.milliseconds[batch]]
         table.add_row(str(check.resolution), f"{check.difference:.1e}", *times)
     console.print(table)
-    console.print(f"compared on 3 random images and {note}; median times of an image, alone and in a batch of 32")
+    console.print(f"compared on 3 random images and {note}; median time of an image, alone and in a batch of 32")
 
 
 def _numbers(text: str | None) -> list[int]:

@@ -56,27 +56,29 @@ class Deployed(nn.Module):
         super().__init__()
         self.model = model
         self.features = features
-        self.mean: Tensor | None
-        self.std: Tensor | None
-        for name, values in zip(("mean", "std"), normalise or (None, None), strict=True):
-            self.register_buffer(name, None if values is None else torch.tensor(values).view(-1, 1, 1))
         several = len(sizes) > 1
-        self.matrices: Tensor | None
-        self.starts: Tensor
-        self.register_buffer("matrices", None)
+        mean, std = (torch.tensor(values).view(-1, 1, 1) for values in normalise) if normalise else (None, None)
+        self.mean = self._keep("mean", mean)
+        self.std = self._keep("std", std)
+        matrices = starts = None
         if several or sizes[0] != reach:
-            self.register_buffer("matrices", torch.cat([size_matrix(n, reach, fit) for n in sizes], 1))
-            starts = {n: sum(sizes[:i]) for i, n in enumerate(sizes)}
-            self.register_buffer("starts", _table(starts, missing=sum(sizes)))
-        self.levels: Tensor | None
-        self.sides: Tensor | None
-        self.register_buffer("levels", _table(levels) if several and levels else None)
-        self.register_buffer("sides", _table(sides) if several and sides and features else None)
+            matrices = torch.cat([size_matrix(n, reach, fit) for n in sizes], 1)
+            starts = _table({n: sum(sizes[:i]) for i, n in enumerate(sizes)}, missing=sum(sizes))
+        self.matrices = self._keep("matrices", matrices)
+        self.starts = self._keep("starts", starts)
+        self.levels = self._keep("levels", _table(levels) if several and levels else None)
+        self.sides = self._keep("sides", _table(sides) if several and sides and features else None)
+
+    def _keep(self, name: str, tensor: Tensor | None) -> Tensor | None:
+        """A buffer, if there is something to keep: torch.export miscounts buffers that are None."""
+        if tensor is not None:
+            self.register_buffer(name, tensor)
+        return tensor
 
     def forward(self, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Images ``(B, C, n, n)`` to logits ``(B, levels, classes)`` or ``(B, classes)``, and features."""
         n = x.shape[-1]
-        if self.matrices is not None:
+        if self.matrices is not None and self.starts is not None:
             columns = torch.arange(n, device=x.device) + self.starts[n]
             matrix = self.matrices.index_select(1, columns)  # (reach, n)
             x = matrix @ x @ matrix.mT
