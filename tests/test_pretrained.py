@@ -62,6 +62,6 @@ def test_the_weights_are_those_of_their_published_run():
 
 
 def test_unknown_weights_are_refused_with_those_that_are_there():
-    with pytest.raises(ValueError, match="choose one of scalenet-mnist"):
+    with pytest.raises(ValueError, match="choose one of cnn-small, scalenet-mnist"):
         load_pretrained("scalenet-imagenet")
     assert (Path(fourierscale.__file__).parent / "weights" / "scalenet-mnist.safetensors").stat().st_size < 6_000_000
