@@ -1,0 +1,76 @@
+"""``fourierscale explore``."""
+
+from __future__ import annotations
+
+import webbrowser
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fourierscale.commands.found import Found, find_model
+
+if TYPE_CHECKING:
+    from fourierscale.explore import Net
+
+__all__ = ["explore"]
+
+CNN = "cnn-small"
+
+
+def explore(
+    model: Annotated[
+        str, typer.Option(help="A run's folder, a .safetensors file, or the name of weights that ship.")
+    ] = "scalenet-mnist",
+    beside: Annotated[
+        str | None,
+        typer.Option(help="A net of the same images to show beside it, or 'none'; a small CNN if not given."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Open a page on this machine: draw a digit or drop a picture, slide over resolution, see what the nets make of it.
+
+    Only this machine can reach the page. Ctrl-C ends it.
+    """
+    from rich.console import Console
+
+    from fourierscale.explore import ExploreServer, Viewer, build_page, serve
+
+    console = Console(highlight=False)
+    viewer = Viewer(find_nets(model, beside))
+    try:
+        server = ExploreServer(viewer, build_page(viewer.about()), port)
+    except OSError as error:
+        raise OSError(f"port {port} cannot be used ({error.strerror}): choose another with --port, or 0") from None
+    with server:
+        viewer.warm()
+        console.print(f"explore at [bold]{server.url}[/bold]  (Ctrl-C ends it)", soft_wrap=True)
+        if browser:
+            webbrowser.open(server.url)
+        serve(server)
+    console.print("ended")
+
+
+def find_nets(model: str, beside: str | None) -> list[Net]:
+    """The net to look through, and the one beside it."""
+    from fourierscale.explore import Net
+    from fourierscale.training.errors import CheckpointError
+
+    found = find_model(model)
+    nets = [Net("ours", "ours" if _levelled(found) else found.info["model"], found.model, found.data)]
+    if beside == "none":
+        return nets
+    other = find_model(beside or CNN)
+    fits = all(found.data[name] == other.data[name] for name in ("channels", "classes")) and max(
+        found.data["resolutions"]
+    ) == max(other.data["resolutions"])
+    if fits:
+        name = "small CNN" if other.info["model"] == CNN else other.info["model"]
+        return [*nets, Net("cnn", name, other.model, other.data)]
+    if beside is None:
+        return nets
+    raise CheckpointError(f"{beside} was trained on images of other classes or sizes than {model}: leave --beside out")
+
+
+def _levelled(found: Found) -> bool:
+    return hasattr(found.model, "levels_of")

@@ -1,0 +1,39 @@
+"""The page as one file that needs nothing from outside."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib import resources
+from string import Template
+from typing import Any
+
+from fourierscale.demo.report import page_style
+
+__all__ = ["build_page"]
+
+SINGLE = "In single precision anything near 1e-13 is rounding."
+
+
+def build_page(about: dict[str, Any], engine: str | None = None, precision: str = SINGLE) -> str:
+    """HTML of the page.
+
+    Args:
+        about: What the page must know about the nets: :meth:`fourierscale.explore.Viewer.about`.
+        engine: Elements that define ``engine``, which answers looks; by default questions to the server.
+        precision: A sentence about the size of rounding.
+    """
+    grey = about["channels"] == 1
+    return Template(_read("page.html")).substitute(
+        title="Draw, then change the size" if grey else "Choose a picture, then change its size",
+        style=page_style() + _read("page.css"),
+        pad_label="draw here with a mouse or a finger, or drop a picture" if grey else "drop a picture here",
+        precision=escape(precision),
+        about=json.dumps(about).replace("</", "<\\/"),
+        engine=engine or f"<script>\n{_read('remote.js')}</script>",
+        script="".join(_read(name) for name in ("pad.js", "views.js", "page.js")),
+    )
+
+
+def _read(name: str) -> str:
+    return (resources.files("fourierscale.explore") / name).read_text(encoding="utf-8")
