@@ -66,6 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     protocol_version = "HTTP/1.1"
     timeout = 30  # seconds a silent connection is kept
+    disable_nagle_algorithm = True  # or the second packet of each answer waits 40 ms for news of the first
 
     def do_GET(self) -> None:
         """The page itself."""
