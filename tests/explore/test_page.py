@@ -68,6 +68,7 @@ def drop(browser: Browser, content: bytes, name: str = "picture.png") -> dict[st
           const bytes = Uint8Array.from(atob("{data}"), (letter) => letter.charCodeAt(0));
           const carried = new DataTransfer();
           carried.items.add(new File([bytes], "{name}"));
+          problem("");
           document.body.removeAttribute("data-swept");
           document.dispatchEvent(new DragEvent("drop", {{dataTransfer: carried, bubbles: true}}));
         }})()"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,6 +28,9 @@ def explore(
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+    build: Annotated[
+        Path | None, typer.Option(help="Write the page as one file into this folder; it needs no server.")
+    ] = None,
 ) -> None:
     """Open a page on this machine: draw a digit or drop a picture, slide over resolution, see what the nets make of it.
 
@@ -34,10 +38,16 @@ def explore(
     """
     from rich.console import Console
 
-    from fourierscale.explore import ExploreServer, Viewer, build_page, serve
+    from fourierscale.explore import ExploreServer, Viewer, build_page, serve, write_page
 
     console = Console(highlight=False)
     viewer = Viewer(find_nets(model, beside))
+    if build is not None:
+        path = write_page(viewer, build)
+        console.print(
+            f"wrote [bold]{path}[/bold], {path.stat().st_size / 1e6:.1f} MB: open it in a browser", soft_wrap=True
+        )
+        return
     try:
         server = ExploreServer(viewer, build_page(viewer.about()), port)
     except OSError as error:

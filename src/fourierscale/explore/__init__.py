@@ -3,6 +3,7 @@
 from fourierscale.explore.lens import Lens
 from fourierscale.explore.page import build_page
 from fourierscale.explore.server import ExploreServer, serve
+from fourierscale.explore.static import write_page
 from fourierscale.explore.viewer import LookError, Net, Viewer
 
-__all__ = ["ExploreServer", "Lens", "LookError", "Net", "Viewer", "build_page", "serve"]
+__all__ = ["ExploreServer", "Lens", "LookError", "Net", "Viewer", "build_page", "serve", "write_page"]

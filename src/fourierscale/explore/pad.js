@@ -161,7 +161,8 @@ class Pad {
 
 function grey(canvas) {
   const side = canvas.width, rgba = canvas.getContext("2d").getImageData(0, 0, side, side).data;
-  return Uint8Array.from({ length: side * side }, (_, i) => (299 * rgba[4 * i] + 587 * rgba[4 * i + 1] + 114 * rgba[4 * i + 2]) / 1000);
+  const lightness = (i) => (299 * rgba[i] + 587 * rgba[i + 1] + 114 * rgba[i + 2]) / 1000;
+  return Uint8Array.from({ length: side * side }, (_, i) => lightness(4 * i));
 }
 
 function lightBorder(ink, side) {

@@ -163,12 +163,12 @@ function build() {
     `<figcaption><i class="swatch ${key}"></i>${name}: difference <b id="${key}-error">-</b></figcaption></figure>`;
   find("maps").innerHTML = shown.map((net) => pair({ key: net.key, name: safe(net.name) })).join("");
   find("maps").classList.toggle("one", shown.length < 2);
-  find("answers").innerHTML = shown
-    .map(({ key, name }) => `<div class="${key}"><h3>${safe(name)}</h3><div id="${key}-bars"></div><p id="${key}-answer"></p></div>`)
-    .join("");
-  find("legend").innerHTML = shown
-    .map(({ key, name, parameters }) => `<span><i class="swatch ${key}"></i>${safe(name)}, ${parameters.toLocaleString("en")} parameters</span>`)
-    .join("");
+  const answer = ({ key, name }) =>
+    `<div class="${key}"><h3>${safe(name)}</h3><div id="${key}-bars"></div><p id="${key}-answer"></p></div>`;
+  const entry = ({ key, name, parameters }) =>
+    `<span><i class="swatch ${key}"></i>${safe(name)}, ${parameters.toLocaleString("en")} parameters</span>`;
+  find("answers").innerHTML = shown.map(answer).join("");
+  find("legend").innerHTML = shown.map(entry).join("");
   find("rank").innerHTML = ["most", "second most", "third most", "fourth most", "fifth most", "sixth most"]
     .map((name, rank) => `<option value="${rank}">${name}</option>`)
     .join("");

@@ -10,7 +10,7 @@ from typing import Any
 
 from fourierscale.demo.report import page_style
 
-__all__ = ["build_page"]
+__all__ = ["build_page", "read_part"]
 
 SINGLE = "In single precision anything near 1e-13 is rounding."
 
@@ -24,16 +24,17 @@ def build_page(about: dict[str, Any], engine: str | None = None, precision: str 
         precision: A sentence about the size of rounding.
     """
     grey = about["channels"] == 1
-    return Template(_read("page.html")).substitute(
+    return Template(read_part("page.html")).substitute(
         title="Draw, then change the size" if grey else "Choose a picture, then change its size",
-        style=page_style() + _read("page.css"),
+        style=page_style() + read_part("page.css"),
         pad_label="draw here with a mouse or a finger, or drop a picture" if grey else "drop a picture here",
         precision=escape(precision),
         about=json.dumps(about).replace("</", "<\\/"),
-        engine=engine or f"<script>\n{_read('remote.js')}</script>",
-        script="".join(_read(name) for name in ("pad.js", "views.js", "page.js")),
+        engine=engine or f"<script>\n{read_part('remote.js')}</script>",
+        script="\n".join(read_part(name) for name in ("pad.js", "views.js", "page.js")),
     )
 
 
-def _read(name: str) -> str:
+def read_part(name: str) -> str:
+    """A file beside this one."""
     return (resources.files("fourierscale.explore") / name).read_text(encoding="utf-8")

@@ -38,7 +38,8 @@ function bars(rows, classes) {
   rows.forEach(({ name, now, values }, i) => {
     const base = 18 + (i + 1) * height - 3, top = values ? values.indexOf(Math.max(...values)) : -1;
     parts.push(`<text ${now ? 'class="now-text" ' : ""}x="${left - 6}" y="${base - 4}" text-anchor="end">${name}</text>`);
-    if (now) parts.push(`<rect class="now" x="${left}" y="${base - height + 2}" width="${width - left - 1}" height="${height - 1}" rx="3"/>`);
+    const frame = `x="${left}" y="${base - height + 2}" width="${width - left - 1}" height="${height - 1}" rx="3"`;
+    if (now) parts.push(`<rect class="now" ${frame}/>`);
     shown.forEach((label, j) => {
       const x = (left + j * step + 1.5).toFixed(1), wide = (step - 3).toFixed(1), share = values ? values[label] : 0;
       const tall = Math.max(share * (height - 6), values ? 0.6 : 0);
