@@ -10,13 +10,19 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fourierscale.cli import main
+from fourierscale.commands.explore import find_nets
 from fourierscale.explore import ExploreServer
 from fourierscale.explore.server import MAX_BODY
+from fourierscale.models import create_model
+from fourierscale.training.errors import CheckpointError
+from fourierscale.training.weights import save_model
+from tests.explore.conftest import DATA
 
 QUESTION = {"pixels": base64.b64encode(bytes(range(196)) * 4).decode(), "side": 28, "resolution": 12}
 
@@ -108,6 +114,22 @@ def test_mistakes_on_the_command_line_give_one_line(
     assert main(["explore", "--no-browser", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert sentence in line
+
+
+def test_a_net_is_shown_with_the_small_cnn_where_that_takes_the_same_images(tmp_path: Path) -> None:
+    digits, letters = ({"classes": list(names)} for names in ("0123456789", "abcdefghij"))
+    for folder, data in (("digits", DATA | digits), ("letters", DATA | letters)):
+        info = {"model": "scalenet-tiny", "overrides": {"widths": [4, 4], "hidden": 8}, "data": data}
+        save_model(create_model("scalenet-tiny", **info["overrides"]), tmp_path / folder, info)
+
+    def shown(model: str, beside: str | None) -> list[tuple[str, str]]:
+        return [(net.key, net.name) for net in find_nets(str(tmp_path / model), beside)]
+
+    assert shown("digits", None) == [("ours", "ours"), ("cnn", "small CNN")]
+    assert shown("digits", "none") == shown("letters", None) == [("ours", "ours")]
+    assert [net.key for net in find_nets("cnn-small", str(tmp_path / "digits"))] == ["cnn", "tiny"]
+    with pytest.raises(CheckpointError, match="leave --beside out"):
+        shown("letters", "cnn-small")
 
 
 def test_a_taken_port_gives_one_line(server: ExploreServer, capsys: pytest.CaptureFixture[str]) -> None:

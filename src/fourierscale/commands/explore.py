@@ -67,20 +67,19 @@ def find_nets(model: str, beside: str | None) -> list[Net]:
     from fourierscale.training.errors import CheckpointError
 
     found = find_model(model)
-    nets = [Net("ours", "ours" if _levelled(found) else found.info["model"], found.model, found.data)]
+    levelled = hasattr(found.model, "levels_of")
+    key, name, second = ("ours", "ours", "cnn") if levelled else ("cnn", found.info["model"], "tiny")
+    nets = [Net(key, name, found.model, found.data)]
     if beside == "none":
         return nets
     other = find_model(beside or CNN)
-    fits = all(found.data[name] == other.data[name] for name in ("channels", "classes")) and max(
-        found.data["resolutions"]
-    ) == max(other.data["resolutions"])
-    if fits:
+    if _images(other) == _images(found):
         name = "small CNN" if other.info["model"] == CNN else other.info["model"]
-        return [*nets, Net("cnn", name, other.model, other.data)]
+        return [*nets, Net(second, name, other.model, other.data)]
     if beside is None:
         return nets
     raise CheckpointError(f"{beside} was trained on images of other classes or sizes than {model}: leave --beside out")
 
 
-def _levelled(found: Found) -> bool:
-    return hasattr(found.model, "levels_of")
+def _images(found: Found) -> tuple[int, list[str], int]:
+    return found.data["channels"], list(found.data["classes"]), max(found.data["resolutions"])

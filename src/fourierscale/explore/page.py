@@ -12,6 +12,12 @@ from fourierscale.demo.report import page_style
 
 __all__ = ["build_page", "read_part"]
 
+OURS = (
+    "Move the slider: the features of the small image are the small features of the image, and the answers of every "
+    "size come out of one pass."
+)
+OTHER = "Move the slider: are the features of the small image the small features of the image?"
+BESIDE = " A plain CNN sees another picture at each size."
 SINGLE = "In single precision anything near 1e-13 is rounding."
 
 
@@ -23,9 +29,10 @@ def build_page(about: dict[str, Any], engine: str | None = None, precision: str 
         engine: Elements that define ``engine``, which answers looks; by default questions to the server.
         precision: A sentence about the size of rounding.
     """
-    grey = about["channels"] == 1
+    grey, keys = about["channels"] == 1, [net["key"] for net in about["nets"]]
     return Template(read_part("page.html")).substitute(
         title="Draw, then change the size" if grey else "Choose a picture, then change its size",
+        lead=OTHER if keys[0] != "ours" else OURS + BESIDE * ("cnn" in keys),
         style=page_style() + read_part("page.css"),
         pad_label="draw here with a mouse or a finger, or drop a picture" if grey else "drop a picture here",
         precision=escape(precision),

@@ -30,7 +30,7 @@ class Net:
     """A net to look through.
 
     Attributes:
-        key: ``"ours"`` or ``"cnn"``: its colour, its place on the page.
+        key: ``"ours"``, ``"cnn"`` or ``"tiny"``: its colour on the page; each net has another.
         name: For captions.
         model: In evaluation mode.
         data: How its images were prepared, from the description of its weights.

@@ -29,14 +29,17 @@ function paint(canvas, { side, values }, colour) {
 // Rows of bars: one row per size, one bar per class; rows: [{name, now, values or null}].
 function bars(rows, classes) {
   const shown = mostLikely(rows, classes.length), left = 54, width = 230, height = 22;
-  const step = (width - left) / shown.length, bottom = 18 + rows.length * height;
+  const names = shown.map((label) => (classes[label].length > 11 ? `${classes[label].slice(0, 10)}…` : classes[label]));
+  const upright = names.some((name) => name.length > 2), head = upright ? 84 : 18;
+  const step = (width - left) / shown.length, bottom = head + rows.length * height;
   const parts = [`<svg class="bars" viewBox="0 0 ${width} ${bottom}" role="img" aria-label="probabilities of the classes">`];
   shown.forEach((label, j) => {
-    parts.push(`<text x="${left + (j + 0.5) * step}" y="11" text-anchor="middle"><title>${safe(classes[label])}</title>`);
-    parts.push(`${safe(classes[label].slice(0, 4))}</text>`);
+    const x = left + (j + 0.5) * step, y = head - 7;
+    const place = upright ? `transform="translate(${x + 4} ${y}) rotate(-90)"` : `x="${x}" y="${y}" text-anchor="middle"`;
+    parts.push(`<text ${place}><title>${safe(classes[label])}</title>${safe(names[j])}</text>`);
   });
   rows.forEach(({ name, now, values }, i) => {
-    const base = 18 + (i + 1) * height - 3, top = values ? values.indexOf(Math.max(...values)) : -1;
+    const base = head + (i + 1) * height - 3, top = values ? values.indexOf(Math.max(...values)) : -1;
     parts.push(`<text ${now ? 'class="now-text" ' : ""}x="${left - 6}" y="${base - 4}" text-anchor="end">${name}</text>`);
     const frame = `x="${left}" y="${base - height + 2}" width="${width - left - 1}" height="${height - 1}" rx="3"`;
     if (now) parts.push(`<rect class="now" ${frame}/>`);
