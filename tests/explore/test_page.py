@@ -38,7 +38,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, server: ExploreServer) -> Iterator[Browser]:
     browser.open(server.url)
-    settle(browser)
+    browser.wait("latest")
     yield browser
     assert not browser.told
 
@@ -50,8 +50,8 @@ def settle(browser: Browser) -> None:
 
 def act(browser: Browser, script: str) -> dict[str, Any]:
     """Do something, wait until the page shows its result, and read the page."""
-    browser.run(f"document.body.removeAttribute('data-swept'), {script}, null")
-    settle(browser)
+    browser.run(f"window.before = latest, {script}, null")
+    browser.wait("latest && latest !== before && !again")
     seen: dict[str, Any] = browser.run(LOOK)
     return seen
 
@@ -69,11 +69,11 @@ def drop(browser: Browser, content: bytes, name: str = "picture.png") -> dict[st
           const carried = new DataTransfer();
           carried.items.add(new File([bytes], "{name}"));
           problem("");
-          document.body.removeAttribute("data-swept");
+          window.before = latest;
           document.dispatchEvent(new DragEvent("drop", {{dataTransfer: carried, bubbles: true}}));
         }})()"""
     )
-    browser.wait("document.body.dataset.swept === 'true' || find('problem').textContent")
+    browser.wait("latest !== before || find('problem').textContent")
     seen: dict[str, Any] = browser.run(LOOK)
     return seen
 
@@ -85,6 +85,7 @@ def png(values: np.ndarray) -> bytes:
 
 
 def test_a_digit_is_there_from_the_start_with_both_nets_at_every_resolution(page: Browser) -> None:
+    settle(page)
     seen = page.run(LOOK)
     assert float(seen["ours"]) < 1e-9 < 1e-2 < float(seen["cnn"])
     assert seen["kinds"] == ["good", "bad"]
@@ -110,18 +111,18 @@ def test_keys_move_the_slider(page: Browser) -> None:
     page.press("ArrowLeft")
     page.wait("find('resolution').textContent === '27'")
     assert page.run("find('slider').getAttribute('aria-valuetext')") == "27 pixels"
-    settle(page)
+    page.wait("latest.resolution === 27")
 
 
 @pytest.mark.parametrize("way", ["drag", "touch"])
 def test_drawing_gives_another_image(page: Browser, way: str) -> None:
-    before = act(page, "find('clear').click(), imageChanged(), document.body.setAttribute('data-swept', 'true')")
-    assert before["ours"] == "-"
+    page.run("find('clear').click()")
+    page.wait("!latest")
+    assert page.run("find('ours-error').textContent") == "-"
     left, top, side = page.run("(({left, top, width}) => [left, top, width])(pad.canvas.getBoundingClientRect())")
     points = [(left + side * x, top + side * y) for x, y in ((0.2, 0.2), (0.4, 0.25), (0.5, 0.5), (0.45, 0.8))]
-    page.run("document.body.removeAttribute('data-swept')")
     getattr(page, way)(*points)
-    settle(page)
+    page.wait("latest && !again")
     seen = page.run(LOOK)
     assert float(seen["ours"]) < 1e-9 < 1e-2 < float(seen["cnn"])
     greys = page.run("Array.from(pad.image().bytes)")
@@ -145,7 +146,9 @@ def test_digits_are_centred_as_those_of_mnist_unless_switched_off(page: Browser)
 def test_a_dropped_picture_is_looked_at_in_its_own_size(page: Browser) -> None:
     paper = np.full((30, 19), 255, np.uint8)
     paper[9:20, 8:11] = 0
-    seen = drop(page, png(paper))
+    drop(page, png(paper))
+    settle(page)
+    seen = page.run(LOOK)
     assert page.run("[pad.image().side, find('invert').checked, find('centre').checked]") == [19, True, False]
     assert page.run("choices().at(-1)") == 19
     assert seen["points"] == [11, 11]

@@ -137,22 +137,37 @@ def test_a_taken_port_gives_one_line(server: ExploreServer, capsys: pytest.Captu
     assert "choose another with --port" in capsys.readouterr().err
 
 
+START = """
+import signal, sys
+from fourierscale.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores it
+sys.exit(main(["explore", "--no-browser"]))
+"""
+
+
 def test_the_command_prints_its_address_and_ends_with_ctrl_c() -> None:
-    command = [sys.executable, "-u", "-m", "fourierscale", "explore", "--no-browser"]
     environment = os.environ | {"COLUMNS": "120", "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", START],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
         assert process.stdout is not None
         line = process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
         assert found is not None, line
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=60)
         connection.request("POST", "/api/look", json.dumps(QUESTION), {"Content-Type": "application/json"})
         answer = json.loads(connection.getresponse().read())
         connection.close()
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert set(answer["nets"]) == {"ours", "cnn"}
     assert answer["nets"]["ours"]["error"] < 1e-10
     assert (process.returncode, rest.strip(), errors) == (0, "ended", "")
