@@ -79,7 +79,7 @@ def feature_maps(net: nn.Sequential, cnn: nn.Sequential, digit: Tensor, channel:
     for j, (title, column, model) in enumerate(zip(titles, columns, models, strict=True)):
         axes[0, j].set_title(title, fontsize=10)
         for axis, r, value in zip(axes[:, j], SHOWN, column, strict=True):
-            axis.imshow(value[0, channel if j else 0], cmap="magma" if j else "gray")
+            axis.imshow(value[0, channel if j else 0].numpy(), cmap="magma" if j else "gray")
             axis.set(xticks=[], yticks=[])
             if j == 0:
                 axis.set_ylabel(f"{r} x {r}", rotation=0, ha="right", va="center")

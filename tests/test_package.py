@@ -26,10 +26,16 @@ import torch, fourierscale
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
 net = ScaleEquivariant(torch.nn.Sequential(LocalFourierConv2d(1, 2, 3, 9), ScaleActivation2d(2, [5, 9])))
 print(net(torch.rand(1, 1, 9, 9)).shape)
+try:
+    fourierscale.audit
+except ImportError as error:
+    print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "torch.Size([1, 2, 9, 9])"
+    shape, needed = done.stdout.strip().splitlines()
+    assert shape == "torch.Size([1, 2, 9, 9])"
+    assert needed == "fourierscale.audit needs numpy: pip install 'fourierscale[train]'"
 
 
 def test_the_version_is_the_same_everywhere():

@@ -2,12 +2,18 @@
 
 Downscale the image or downscale the features: the numbers agree to machine precision, at every resolution.
 ``fourierscale.functional`` holds the mathematics, ``fourierscale.kernels`` its fast twins, ``fourierscale.nn`` the
-layers, ``fourierscale.models`` the networks, ``fourierscale.testing`` the tools that check a claim.
+layers, ``fourierscale.models`` the networks, ``fourierscale.testing`` the tools that check a claim;
+``fourierscale.audit`` measures any model, layer by layer.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from fourierscale import functional, kernels, models, nn, testing
 from fourierscale.functional import Levels, downscale, upscale
 from fourierscale.models import create_model, list_models, load_pretrained
+
+if TYPE_CHECKING:
+    from fourierscale.auditing import audit as audit
 
 __version__ = "0.1.0"
 
@@ -25,3 +31,14 @@ __all__ = [
     "testing",
     "upscale",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``fourierscale.audit`` is imported when it is first asked for: it needs more than torch."""
+    if name == "audit":
+        try:
+            from fourierscale.auditing import audit
+        except ModuleNotFoundError as error:
+            raise ImportError(f"fourierscale.audit needs {error.name}: pip install 'fourierscale[train]'") from error
+        return audit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

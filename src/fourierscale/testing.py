@@ -11,6 +11,8 @@ from torch import Tensor
 from fourierscale.functional.bands import Size, as_size
 from fourierscale.functional.resample import Kind, crop, downscale
 
+__all__ = ["TOLERANCE", "assert_scale_equivariant", "equivariance_error", "relative_error"]
+
 TOLERANCE = {torch.float64: 1e-25, torch.float32: 1e-11, torch.bfloat16: 1e-3, torch.float16: 1e-5}
 """Largest relative squared error that still counts as equal, per dtype."""
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fourierscale import downscale
-from fourierscale.explore import Lens, LookError, Net, Viewer
+from fourierscale.demo.lens import Lens
+from fourierscale.explore import LookError, Net, Viewer
 from fourierscale.testing import relative_error
 from tests.explore.conftest import DATA, small_nets
 

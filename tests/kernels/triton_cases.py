@@ -1,10 +1,12 @@
 """Compare the Triton kernels with the matrix products in float64; run by ``test_gpu_kernels.py``."""
 
+import itertools
 import sys
 
 import torch
 
 from fourierscale.functional import Levels
+from fourierscale.functional.bands import grids
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import mixing, nested, pooling
 
@@ -26,7 +28,7 @@ def main(device):
         return torch.randn(*shape, device=device)
 
     torch.manual_seed(0)
-    for size, resolutions, grid, activation, norm in (
+    for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
         ((13, 13), range(4, 16), "common", "relu", True),
         ((27, 27), [8, 9, 13, 20, 28], "level", "gelu", True),
@@ -35,37 +37,47 @@ def main(device):
         ((9, 13), [4, 8, 16], "common", "leaky_relu", False),
         ((21, 27), [8, 18, 28], "level", "silu", True),
         ((31, 31), [32], "common", "silu", True),
+        ((29, 29), [20, 30], "common", "relu", True, "max"),
+        ((31, 27), [16, 24, 32], "common", "tanh", False, "average"),
+        ((47, 47), [32, 40, 48], "common", "relu", True),
+        ((95, 91), [64, 96], "common", "gelu", True, "max"),
     ):
-        levels = Levels(resolutions)
-        plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid))
-        options = nested.Options(activation, norm, 1e-5, 1, "max")
-        x, gradient = draw(*size, 1, 3), draw(*size, 1, 3)
-        affine = [draw(len(levels), 3), draw(len(levels), 3)] if norm else [None, None]
+        levels, pool = Levels(resolutions), 1 + len(pooling_kind)
+        plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
+        options = nested.Options(activation, norm, 1e-5, pool, *pooling_kind or ["max"])
+        channels = 3 if size[0] < 64 else 1
+        x, gradient = draw(*size, 1, channels), draw(*grids(plan[-1].writes), 1, channels)
+        affine = [draw(len(levels), channels), draw(len(levels), channels)] if norm else [None, None]
         exact = [None if t is None else t.double() for t in affine]
         implementation = common_grid if len({level.grid for level in plan}) == 1 else level_grids
         value = implementation.nested_forward(x, *affine, plan, options)
         gradients = implementation.nested_backward(gradient, x, *affine, plan, options)
         reference = nested.nested_forward(x.double(), *exact, plan, options)
         expected = nested.nested_backward(gradient.double(), x.double(), *exact, plan, options)
-        check(f"{size} {grid} {activation}", [value, *gradients], [reference, *expected])
+        check(f"{size} {grid} {activation} pool {pool}", [value, *gradients], [reference, *expected])
 
-    common_grid.PIECE = 3  # several pieces, the last ragged
+    common_grid.PIECE, common_grid.LEAST = 0, 3  # several pieces, the last ragged
     for cells, window in ((2, 14), (1, 16), (3, 5)):
         x, boxes = draw(27, 27, 2, 2), ((3, 3), (8, 8), (13, 13))
         reference, places = pooling.pool_forward(x.double(), boxes, window, cells, "max")
         value, found = common_grid.pool_forward(x, boxes, window, cells)
         assert torch.equal(found, places)
-        check(f"pool {cells} x {window}", [value], [reference])
+        gradient = draw(*value.shape)
+        expected = pooling.pool_backward(gradient.double(), places, boxes, window, cells, "max", 2)
+        back = common_grid.pool_backward(gradient, places, boxes, window, cells, 2)
+        check(f"pool {cells} x {window}", [value, back], [reference, expected])
 
-    for size in ((7, 9), (1, 5)):
+    for size, whole in itertools.product(((7, 9), (1, 5)), (False, True)):
         x = draw(*size, 3, 4).requires_grad_()
         kernel, expand = mixing.tap_kernel(draw(6, 4, 3, 3), (12, 12), size)
+        if whole:
+            kernel, expand = mixing.full_kernel(kernel, expand), None
         kernel.requires_grad_()
-        results = []
+        results, gradient = [], draw(*size, 3, 6)
         for engine in ("gemm", "triton"):
             y = mixing.mix(x, kernel, expand, engine)
-            results.append([y, *torch.autograd.grad(y, (x, kernel), torch.ones_like(y))])
-        check(f"mix {size}", results[1], [t.double() for t in results[0]])
+            results.append([y, *torch.autograd.grad(y, (x, kernel), gradient)])
+        check(f"mix {size} {whole}", results[1], [t.double() for t in results[0]])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The commands of ``fourierscale`` that train and use models, one file each."""
 
+from fourierscale.commands.audit import audit
 from fourierscale.commands.bench import bench
 from fourierscale.commands.demo import demo
 from fourierscale.commands.evaluate import evaluate
@@ -10,4 +11,4 @@ from fourierscale.commands.train import train
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = (demo, train, evaluate, predict, models, bench, explore)
+COMMANDS = (demo, train, evaluate, audit, predict, models, bench, explore)

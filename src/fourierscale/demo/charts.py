@@ -102,7 +102,8 @@ def error_map(errors: Sequence[Sequence[float]], rows: Sequence[str], columns: S
     >>> error_map([[1e-13, 1e-12]], ["layer 1"], ["8", "9"], "ours").count("<rect")
     2
     """
-    cell, left, right, top = 20, 56, 52, 20
+    cell, right, top = 20, 52, 20
+    left = max(56, 12 + 7 * max(map(len, rows), default=0))
     width, height = left + cell * len(columns) + right, top + cell * len(rows) + 2
     parts = [f'<svg class="heat {key}" viewBox="0 0 {width} {height}" role="img" aria-label="error of each layer">']
     for j, name in enumerate(columns):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fourierscale.data import ScaledSplits
 from fourierscale.data.fit import Fit
-from fourierscale.explore.lens import Lens
+from fourierscale.demo.lens import Lens
 from fourierscale.functional import downscale, grid
 from fourierscale.testing import relative_error
 

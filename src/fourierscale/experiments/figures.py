@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from fourierscale.auditing import Audit, audit
 from fourierscale.data import ScaledSplits, load_protocol
-from fourierscale.data.fit import Fit, fit_to
-from fourierscale.demo.cnn import SmallCNN, train_cnn
+from fourierscale.data.fit import Fit
+from fourierscale.demo.cnn import train_cnn
 from fourierscale.demo.pictures import BothWays, both_ways, choose_digit
-from fourierscale.functional import analyze, downscale
-from fourierscale.metrics import shrink_features
+from fourierscale.functional import downscale
 from fourierscale.models.registry import load_pretrained
-from fourierscale.testing import Domain, relative_error
 
 __all__ = ["Figures", "Net", "layer_errors", "make_figures"]
 
 PRETRAINED = "scalenet-mnist"
-Layers = Callable[[Tensor], list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class Net:
 
     Attributes:
         maps: The channel that varies most of the last layer, for each resolution.
-        errors: Relative squared error, layer by layer, for each resolution.
+        errors: Relative squared error behind each activation, for each resolution; see :func:`fourierscale.audit`.
     """
 
     maps: list[BothWays]
@@ -74,60 +71,24 @@ def make_figures(
     cnn = train_cnn(splits.train, len(splits.classes), size, epochs)
     chosen = choose_digit(splits)
     resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
-    x = (
-        splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255 - splits.test.mean
-    ) / splits.test.std
+    pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255
 
-    def padded(images: Tensor) -> Tensor:
-        mean, std = splits.test.mean, splits.test.std
-        return (fit_to(images * std + mean, size, "zero") - mean) / std
-
-    def cnn_layers(images: Tensor) -> list[Tensor]:
-        return _after(cnn.body, padded(images), lambda module: isinstance(module, nn.ReLU))
-
-    def our_layers(images: Tensor) -> list[Tensor]:
-        blocks = ours.net.blocks  # type: ignore[union-attr]
-        return _after(blocks, analyze(images), lambda module: True)  # type: ignore[arg-type]
+    def errors(model: nn.Module, module: str, fit: Fit | None = None) -> list[list[float]]:
+        mean, std = (value.flatten().tolist() for value in (splits.test.mean, splits.test.std))
+        found = audit(model, pixels, resolutions, kinds=["ideal"], fit=fit, mean=mean, std=std, shifts=())
+        return layer_errors(found, module)
 
     return Figures(
         size,
         resolutions,
         [downscale(chosen, r, kind)[0, 0] for r in resolutions],
-        Net(both_ways(ours, splits, chosen, resolutions), layer_errors(our_layers, x, resolutions, "coefficients")),
-        Net(
-            both_ways(cnn, splits, chosen, resolutions, "zero"),
-            layer_errors(cnn_layers, x, resolutions, SmallCNN.features_domain, "zero"),
-        ),
-        len(x),
+        Net(both_ways(ours, splits, chosen, resolutions), errors(ours, "ScaleActivation2d")),
+        Net(both_ways(cnn, splits, chosen, resolutions, "zero"), errors(cnn, "ReLU", "zero")),
+        len(pixels),
     )
 
 
-@torch.inference_mode()
-def layer_errors(
-    layers: Layers, x: Tensor, resolutions: Sequence[int], domain: Domain, fit: Fit | None = None
-) -> list[list[float]]:
-    """Relative squared error between features of downscaled images and downscaled features, layer by resolution.
-
-    Args:
-        layers: Gives the features behind each layer.
-        x: Images ``(B, C, n, n)``.
-        resolutions: Below ``n``.
-        domain: What the features are.
-        fit: How images reach a net of one input size.
-    """
-    large, errors = layers(x), []
-    for r in resolutions:
-        small = layers(downscale(x, r))
-        pairs = zip(large, small, strict=True)
-        errors.append([relative_error(shrink_features(a, b, r / x.shape[-1], domain, fit=fit), b) for a, b in pairs])
-    return [list(layer) for layer in zip(*errors, strict=True)]
-
-
-def _after(modules: nn.Sequential, x: Tensor, kept: Callable[[nn.Module], bool]) -> list[Tensor]:
-    """What comes out of some of the modules, one after the other."""
-    outputs = []
-    for module in modules:
-        x = module(x)
-        if kept(module):
-            outputs.append(x)
-    return outputs
+def layer_errors(found: Audit, module: str) -> list[list[float]]:
+    """Errors of the layers of one class, layer by resolution."""
+    layers = [layer for layer in found.layers if layer.module == module]
+    return [[layer.errors[found.kind][r] for r in found.resolutions] for layer in layers]

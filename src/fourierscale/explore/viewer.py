@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.explore.lens import Lens
+from fourierscale.demo.lens import Lens
 from fourierscale.functional import downscale
 from fourierscale.testing import relative_error
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fourierscale import functional as F
-from fourierscale.functional.bands import Box, coefficient_bands
+from fourierscale.functional.bands import Box, coefficient_bands, grids
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
 from fourierscale.functional.transform import uses_fft
@@ -99,7 +99,7 @@ def nested_activation(
     plan = _plan(Levels(levels), coefficient_bands(coeffs, axes), pool, grid, oversample)
     fast = isinstance(activation, str) and coeffs.ndim > axes and is_chain(plan)
     fast = fast and not any(uses_fft(n, coeffs) for level in plan for n in level.grid)
-    engine = implementation(coeffs, fused=fast and _fits_fused(coeffs, plan, axes, pool))
+    engine = implementation(coeffs, fused=fast and axes == 2 and _fits_fused(coeffs, plan, pool))
     if not fast or engine == "torch":
         return F.nested_activation(
             coeffs,
@@ -150,7 +150,7 @@ def nested_pool(
 def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind = "max") -> Tensor:
     """Pooled samples of every level, for the head; see :func:`fourierscale.functional.level_pool`."""
     n = window * cells
-    fused = kind == "max" and _fits(coeffs, max(n, *coeffs.shape[-2:]))
+    fused = kind == "max" and _fits(coeffs, max(n, *(1 + k for k in coeffs.shape[-2:])), LARGE)
     engine = implementation(coeffs, fused=fused)
     if engine == "torch" or uses_fft(n, coeffs):
         return F.level_pool(coeffs, boxes, window, cells, kind)
@@ -180,14 +180,22 @@ def _plan(levels: Levels, box: Box, pool: int, grid: Grid, oversample: float) ->
     return tuple(plan_levels(levels, box, pool=pool, grid=grid, oversample=oversample))
 
 
-def _fits_fused(coeffs: Tensor, plan: Sequence[Level], axes: int, pool: int) -> bool:
-    largest = max(n for level in plan for n in level.grid)
-    return axes == 2 and pool == 1 and _fits(coeffs, max(largest, *coeffs.shape[-2:]))
+SMALL, LARGE = 32, 128
+"""Sides that fused kernels take: grids of each level's own, one common grid."""
 
 
-def _fits(coeffs: Tensor, side: int) -> bool:
-    """Whether a tile of this side fits a fused kernel."""
-    return side <= 32 and coeffs.dtype in (torch.float32, torch.bfloat16, torch.float16)
+def _fits_fused(coeffs: Tensor, plan: Sequence[Level], pool: int) -> bool:
+    """Whether there is a fused kernel for these levels of an image."""
+    side = max(n for level in plan for n in (*level.grid, *(1 + k for k in grids(level.reads))))
+    if len({level.grid for level in plan}) == 1:
+        return pool <= 2 and _fits(coeffs, side, LARGE)
+    return pool == 1 and _fits(coeffs, side - 1, SMALL)
+
+
+def _fits(coeffs: Tensor, side: int, most: int) -> bool:
+    """Whether tiles of this side fit, and are counted by 32 bits."""
+    known = coeffs.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    return known and side <= most and coeffs.numel() < 2**31
 
 
 class _NoAutocast:

@@ -22,7 +22,7 @@ from torch import Tensor
 from fourierscale.functional.bands import band, grid
 from fourierscale.functional.constants import constant
 
-PIECE = {"cpu": 2**20, "cuda": 2**22}
+PIECE = {"cpu": 2**20, "cuda": 2**25}
 """Entries of the spectrum and of the features that are in work at a time, per device type."""
 
 
@@ -219,8 +219,8 @@ class _Piece(NamedTuple):
     imag: Tensor
 
 
-def _pieces(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[_Piece]:
-    """The spectrum piece by piece, real and imaginary part each ``(F, C_in, C_out)``."""
+def _parted(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[tuple[int, int, slice]]:
+    """Frequencies of the last axis in pieces: the first of a piece, the first after it, its groups of the kernel."""
     frequencies = band(x.shape[-3]) + 1
     groups, _, in_channels, out_channels = kernel.shape
     each = groups // frequencies  # groups per frequency of the last axis
@@ -229,45 +229,59 @@ def _pieces(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[_Piece
     step = max(1, PIECE.get(x.device.type, PIECE["cuda"]) // entries, frequencies // 12)
     for first in range(0, frequencies, step):
         last = min(first + step, frequencies)
-        place = slice(first * each, last * each)
-        part = kernel[place]
+        yield first, last, slice(first * each, last * each)
+
+
+def _pieces(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[_Piece]:
+    """The spectrum piece by piece, real and imaginary part each ``(F, C_in, C_out)``."""
+    for first, last, groups in _parted(x, kernel, expand):
+        part = kernel[groups]
         if expand is None:
             real, imag = part.unbind(1)
         else:
-            real, imag = ((e @ part.flatten(2)).reshape(-1, in_channels, out_channels) for e in expand)
-        yield _Piece(first, last, place, real.to(x.dtype), imag.to(x.dtype))
+            real, imag = ((e @ part.flatten(2)).reshape(-1, *part.shape[2:]) for e in expand)
+        yield _Piece(first, last, groups, real.to(x.dtype), imag.to(x.dtype))
 
 
-def _spread_piece(x: Tensor, first: int, last: int, engine: str) -> Tensor:
-    """Complex coefficients ``(2, F, B, C)`` of some frequencies of the last axis."""
-    if engine == "triton":
-        from fourierscale.kernels.gpu import butterflies
-
-        return butterflies.spread(x, first, last).flatten(1, -3)
-    return _spread(x, first, last).flatten(1, -3)
-
-
-def _gather_piece(half: Tensor, x: Tensor, first: int, last: int, engine: str) -> None:
-    """Write some frequencies of the last axis, given as ``(2, F, B, C)``, into ``x``."""
-    shaped = torch.unflatten(half, 1, (last - first, *reversed(x.shape[:-3])))
-    if engine == "triton":
-        from fourierscale.kernels.gpu import butterflies
-
-        butterflies.gather(shaped, x, first)
-    else:
-        _gather(shaped, x, first, last)
+def _complex_spectrum(part: Tensor, expand: Tensor | None) -> Tensor:
+    """A piece of the spectrum as complex numbers ``(F, C_in, C_out)``."""
+    if expand is None:
+        return torch.complex(part[:, 0], part[:, 1])
+    waves = torch.complex(expand[0], expand[1])
+    return (waves @ part.flatten(2).to(waves.dtype)).reshape(-1, *part.shape[2:])
 
 
 @torch.library.custom_op("fourierscale::mix", mutates_args=())
 def _mix(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tensor:
     y = x.new_empty(*x.shape[:-1], kernel.shape[3])
+    if _as_complex(x, engine):
+        from fourierscale.kernels.gpu import butterflies
+
+        for first, last, groups in _parted(x, kernel, expand):
+            h = butterflies.spread(x, first, last)
+            butterflies.gather(torch.bmm(h, _complex_spectrum(kernel[groups], expand)), y, first, last)
+        return y
     for piece in _pieces(x, kernel, expand):
-        h_real, h_imag = _spread_piece(x, piece.first, piece.last, engine)
+        h_real, h_imag = _spread(x, piece.first, piece.last).flatten(1, -3)
         output = y.new_empty(2, *h_real.shape[:2], y.shape[-1])
         torch.bmm(h_real, piece.real, out=output[0]).baddbmm_(h_imag, piece.imag, alpha=-1)
         torch.bmm(h_real, piece.imag, out=output[1]).baddbmm_(h_imag, piece.real)
-        _gather_piece(output, y, piece.first, piece.last, engine)
+        _gather_piece(output, y, piece.first, piece.last)
     return y
+
+
+def _as_complex(x: Tensor, engine: str) -> bool:
+    """Whether one product of complex matrices does it, as fast on GPUs as one of the four real ones that it replaces.
+
+    There is none in bfloat16.
+    """
+    known = x.dtype is torch.float64 or (x.dtype is torch.float32 and torch.get_float32_matmul_precision() != "medium")
+    return engine == "triton" and known
+
+
+def _gather_piece(half: Tensor, x: Tensor, first: int, last: int) -> None:
+    """Write some frequencies of the last axis, given as ``(2, F, B, C)``, into ``x``."""
+    _gather(torch.unflatten(half, 1, (last - first, *reversed(x.shape[:-3]))), x, first, last)
 
 
 @_mix.register_fake
@@ -280,14 +294,28 @@ def _mix_backward(
     gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str
 ) -> tuple[Tensor, Tensor]:
     dx, d_kernel = torch.empty_like(x), torch.empty_like(kernel)
+    if _as_complex(x, engine):
+        from fourierscale.kernels.gpu import butterflies
+
+        for first, last, groups in _parted(x, kernel, expand):
+            g = butterflies.spread(gradient, first, last)
+            butterflies.gather(torch.bmm(g, _complex_spectrum(kernel[groups], expand).mH), dx, first, last)
+            d_spectrum = torch.bmm(butterflies.spread(x, first, last).mH, g)
+            if expand is not None:
+                waves = torch.complex(expand[0], expand[1])
+                d_spectrum = d_spectrum.reshape(-1, len(waves), d_spectrum[0].numel())
+                d_kernel[groups] = (waves.mH @ d_spectrum).real.reshape(-1, *kernel.shape[1:])
+            else:
+                d_kernel[groups] = torch.view_as_real(d_spectrum).movedim(-1, 1)
+        return dx, d_kernel
     for piece in _pieces(x, kernel, expand):
-        g_real, g_imag = _spread_piece(gradient, piece.first, piece.last, engine)
+        g_real, g_imag = _spread(gradient, piece.first, piece.last).flatten(1, -3)
         real, imag = piece.real.mT, piece.imag.mT
         output = x.new_empty(2, *g_real.shape[:2], x.shape[-1])
         torch.bmm(g_real, real, out=output[0]).baddbmm_(g_imag, imag)
         torch.bmm(g_imag, real, out=output[1]).baddbmm_(g_real, imag, alpha=-1)
-        _gather_piece(output, dx, piece.first, piece.last, engine)
-        h_real, h_imag = _spread_piece(x, piece.first, piece.last, engine)
+        _gather_piece(output, dx, piece.first, piece.last)
+        h_real, h_imag = _spread(x, piece.first, piece.last).flatten(1, -3)
         k_real = torch.bmm(h_real.mT, g_real).baddbmm_(h_imag.mT, g_imag).to(kernel.dtype)
         k_imag = torch.bmm(h_real.mT, g_imag).baddbmm_(h_imag.mT, g_real, alpha=-1).to(kernel.dtype)
         if expand is None:

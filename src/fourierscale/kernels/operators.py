@@ -181,21 +181,39 @@ def _(x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engin
 
 @torch.library.custom_op("fourierscale::level_pool_backward", mutates_args=())
 def level_pool_backward(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    channels: int,
+    engine: str,
 ) -> Tensor:
     """Gradient of the coefficients."""
+    if engine == "triton":
+        from fourierscale.kernels.gpu import common_grid
+
+        return common_grid.pool_backward(gradient, places, tuple(pairs(bands)), window, cells, channels)
     return pool_backward(gradient, places, pairs(bands), window, cells, kind, channels)  # type: ignore[arg-type]
 
 
 @level_pool_backward.register_fake
 def _(
-    gradient: Tensor, places: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, channels: int
+    gradient: Tensor,
+    places: Tensor,
+    bands: Sequence[int],
+    window: int,
+    cells: int,
+    kind: str,
+    channels: int,
+    engine: str,
 ) -> Tensor:
     return gradient.new_empty(*grids(pairs(bands)[-1]), gradient.shape[0], channels)
 
 
 def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, _ = inputs
+    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.engine = inputs
     ctx.channels = x.shape[-1]
     ctx.save_for_backward(output[1])
     ctx.mark_non_differentiable(output[1])
@@ -207,7 +225,7 @@ def _pool_gradient(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Any, .
     if torch.is_grad_enabled():  # the operator has no derivative of its own, its parts have one
         dx = pool_backward(gradient, places, pairs(ctx.bands), *rest)
     else:
-        dx = level_pool_backward(gradient.contiguous(), places, ctx.bands, *rest)
+        dx = level_pool_backward(gradient.contiguous(), places, ctx.bands, *rest, ctx.engine)
     return dx, None, None, None, None, None
 
 

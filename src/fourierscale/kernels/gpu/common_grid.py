@@ -1,4 +1,4 @@
-r"""The nested activation on a common grid as sweeps, in Triton: plain float32 arithmetic, no tensor cores.
+r"""The nested activation on a common grid as sweeps, in Triton: their arithmetic is plain float32.
 
 On one grid for all levels, a level adds a few outer products to the samples of the level before,
 
@@ -8,12 +8,15 @@ with :math:`U_r` row :math:`r` of the coefficients transformed along the columns
 :math:`V_c` column :math:`c` transformed along the rows below its level. And only the rim of the result is wanted:
 :math:`G_r = b_r^\top \varphi_i(Z_i)` and :math:`H_c = \varphi_i(Z_i) \, b_c`. So a step is
 
-1. ``prepare``: coefficients to ``U`` and ``V``, and the variance of every level;
-2. ``sweep``: a warp keeps the samples of one image and channel on chip through all levels, a column each thread, and
-   gives ``G``, sums along columns; the same sweep over the transposed tile gives ``H``;
+1. ``prepare``: coefficients to ``U`` and ``V``, the edges of the tiles;
+2. ``sweep``: a warp keeps the samples of one image and channel on chip through all levels, takes the variance of a
+   level from its edges by Parseval's theorem, and overwrites ``U`` and ``V`` with ``G`` and ``H``;
 3. ``finish``: ``G`` and ``H`` to coefficients, the adjoint of ``prepare``.
 
-The backward pass is ``prepare`` of the gradient, a sweep that makes the samples again, and ``finish``.
+With a pooling, ``G`` and ``H`` are those of the pooled samples.
+
+The backward pass is ``prepare`` of both the coefficients and the gradient, a sweep that makes the samples of all levels
+and then goes from fine to coarse, taking each level's part away again, and ``finish``.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -38,46 +41,71 @@ from fourierscale.kernels.gpu.sweeps import (
     sweep_backward_kernel,
     sweep_forward_kernel,
     sweep_pool_kernel,
+    unpool_kernel,
 )
 from fourierscale.kernels.nested import Options
 
-SIDE = 32
-PIECE = 4096
-"""Tiles in work at a time: their edges fit into the cache of a large GPU."""
-LAUNCH: dict[str, dict[str, int]] = {
-    "prepare": {"TILES": 4, "num_warps": 4},
-    "finish": {"TILES": 8, "num_warps": 4},
-    "forward": {"num_warps": 1},
-    "backward": {"num_warps": 1},
-    "pool": {"num_warps": 1},
-}
+SIDES = (32, 64, 128)
+PIECE = 2**22
+"""Numbers that the edges of the tiles in work at a time hold of each kind: they fit into the cache of a large GPU."""
+LEAST = 1024
+"""Tiles in work at a time at least, so that all of a GPU has work."""
+TILES = {32: 64, 64: 64, 128: 32}
+"""Tiles whose lines are transformed together, for each side."""
+
+
+class Frame(NamedTuple):
+    """Coefficients of some levels and the grid on which they are sampled."""
+
+    boxes: tuple[Box, ...]
+    """The band of each level."""
+    grid: Box
+    side: int
+    """Of the lines in memory."""
+    basis: Tensor
+    """Along both axes, ``(2, lines, samples)``; line 0 is zero, line ``k`` is coefficient ``k - 1``."""
+    level_of: Tensor
+    """Level of each coefficient, ``(2, coefficients)``."""
+    table: Tensor
+    """For each level: its row of the parameters, and where the lines of its rim begin and end."""
+
+    @property
+    def extent(self) -> Box:
+        """Number of coefficients per axis."""
+        return grids(self.boxes[-1])
+
+
+def side_for(plan: tuple[Level, ...]) -> int | None:
+    """The smallest side whose lines hold these levels and their grid; ``None`` if they are too large."""
+    needed = max(*plan[-1].grid, *(1 + n for n in grids(plan[-1].reads)))
+    return next((side for side in SIDES if side >= needed), None)
 
 
 def nested_forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> Tensor:
-    """Value of the nested activation, ``(n_1, n_2, B, C)`` to the same shape."""
-    y = torch.empty_like(x)
-    scale, shift = _per_level(x, plan, o, 3)
-    basis, _, table = _constants(plan, x.device)
-    for part, edges, outputs in _pieces(x, 2):
-        prepare(x, edges, part, plan, o, scale, shift, weight, bias)
-        sweep_forward_kernel[(len(part), 2)](
+    """Value of the nested activation, ``(n_1, n_2, B, C)`` to ``(n'_1, n'_2, B, C)``."""
+    read, write = _frames(plan, o.pool, x.device)
+    y = x.new_empty(*write.extent, *x.shape[2:])
+    for part, edges in _pieces(x, read.side, 1):
+        prepare(x, edges, part, read, o.norm)
+        sweep_forward_kernel[(len(part),)](
             edges,
-            outputs,
-            scale,
-            shift,
-            basis,
-            table,
+            x if weight is None else weight,
+            x if bias is None else bias,
+            read.basis,
+            read.table,
+            write.basis,
+            write.table,
             len(plan),
             part.start,
             edges.stride(0),
-            y[0, 0].numel(),
-            CODE=CODES[o.activation],
-            NORM=o.norm,
-            **LAUNCH["forward"],
+            *read.grid,
+            o.eps,
+            x.shape[3],
+            **_options(o, weight, read),
         )
-        finish(outputs, y, part, plan, 1 / math.prod(plan[-1].grid))
+        finish(edges, y, part, write, 1 / math.prod(write.grid))
     return y
 
 
@@ -85,114 +113,125 @@ def nested_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
-    dx = torch.empty_like(x)
-    scale, shift = _per_level(x, plan, o, 3)
-    sums, _ = _per_level(x, plan, o, 2)
-    basis, _, table = _constants(plan, x.device)
+    read, write = _frames(plan, o.pool, x.device)
+    # a pooling may leave out the highest frequencies of its input
+    dx = torch.empty_like(x) if read.extent == tuple(x.shape[:2]) else torch.zeros_like(x)
     levels, (batch, channels) = len(plan), x.shape[2:]
-    inverse = scale[levels:]
-    for part, edges, gradients, outputs in _pieces(x, 3):
-        prepare(x, edges, part, plan, o, scale, shift, weight, bias)
-        prepare(
-            gradient, gradients, part, plan, o._replace(norm=False), scale, shift, factor=1 / math.prod(plan[-1].grid)
-        )
-        sweep_backward_kernel[(len(part), 2)](
+    # of each level, image and channel: inverse deviation, gradients of scale, shift and variance
+    numbers = torch.empty(4, levels if o.norm else 0, batch * channels, dtype=torch.float32, device=x.device)
+    for part, edges, gradients in _pieces(x, read.side, 2):
+        prepare(x, edges, part, read, o.norm)
+        prepare(gradient, gradients, part, write, False, 1 / math.prod(write.grid))
+        sweep_backward_kernel[(len(part),)](
             edges,
             gradients,
-            outputs,
-            scale,
-            shift,
-            sums,
-            basis,
-            table,
+            x if weight is None else weight,
+            x if bias is None else bias,
+            *numbers,
+            read.basis,
+            read.table,
+            write.basis,
+            write.table,
             levels,
             part.start,
             edges.stride(0),
+            *read.grid,
+            o.eps,
             batch * channels,
-            CODE=CODES[o.activation],
-            NORM=o.norm,
-            **LAUNCH["backward"],
+            channels,
+            **_options(o, weight, read),
         )
-        finish(outputs, dx, part, plan, 1.0, x, scale, sums)
+        finish(gradients, dx, part, read, 1.0, (x, numbers[3]) if o.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
+    sums = torch.unflatten(numbers[1:3], -1, (batch, channels)).sum(2)  # (2, levels, C)
     rows = parameter_rows(plan, len(weight), x.device)
-    d_weight = rows @ (sums[:levels] * inverse).unflatten(-1, (batch, channels)).sum(1)
-    d_bias = rows @ sums[levels:].unflatten(-1, (batch, channels)).sum(1)
-    return dx, d_weight.to(weight.dtype), d_bias.to(bias.dtype)
+    return dx, (rows @ sums[0]).to(weight.dtype), (rows @ sums[1]).to(bias.dtype)
+
+
+def _options(o: Options, weight: Tensor | None, read: Frame) -> dict[str, Any]:
+    return {
+        "CODE": CODES[o.activation],
+        "NORM": o.norm,
+        "AFFINE": weight is not None,
+        "SIDE": read.side,
+        "POOL": o.pool,
+        "LARGEST": o.pool_kind == "max",
+        "num_warps": _warps(read.side),
+    }
 
 
 def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
     """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
-    n = window * cells
-    plan = tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes))
-    basis, _, table = _constants(plan, x.device)
+    frame = _pool_frame(boxes, window * cells, x.device)
     levels, (batch, channels) = len(boxes), x.shape[2:]
-    best = torch.empty(batch * channels, levels, cells, n, dtype=torch.float32, device=x.device)
-    rows = torch.empty(best.shape, dtype=torch.int32, device=x.device)
-    for part, edges in _pieces(x, 1):
-        prepare(x, edges, part, plan, Options("identity", False, 0.0, 1, "max"), best, best)
+    pooled = x.new_empty(batch, levels, channels * cells**2)
+    places = torch.empty(batch * channels, levels * cells**2, dtype=torch.int64, device=x.device)
+    for part, edges in _pieces(x, frame.side, 1):
+        prepare(x, edges, part, frame, False)
         sweep_pool_kernel[(len(part),)](
             edges,
-            best,
-            rows,
-            basis,
-            table,
+            pooled,
+            places,
+            frame.basis,
+            frame.table,
             levels,
-            n,
             part.start,
             edges.stride(0),
+            channels,
             WINDOW=window,
             CELLS=cells,
-            **LAUNCH["pool"],
+            SIDE=frame.side,
+            num_warps=_warps(frame.side),
         )
-    value, column = best.unflatten(-1, (cells, window)).max(-1)  # (Q, levels, cells, cells)
-    row = rows.unflatten(-1, (cells, window)).gather(-1, column[..., None])[..., 0]
-    place = row * n + column + torch.arange(0, n, window, device=x.device)
-    pooled = value.reshape(batch, channels, levels, -1).transpose(1, 2).reshape(batch, levels, -1)
-    return pooled.to(x.dtype), place.reshape(batch * channels, -1)
+    return pooled, places
 
 
-def prepare(
-    x: Tensor,
-    edges: Tensor,
-    part: range,
-    plan: tuple[Level, ...],
-    o: Options,
-    scale: Tensor,
-    shift: Tensor,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    factor: float = 1.0,
-) -> None:
-    """Write ``U`` and ``V`` of some tiles into ``edges``, and their scale, inverse deviation and mean at each level."""
-    basis, level_of, table = _constants(plan, x.device)
-    launch = LAUNCH["prepare"]
-    prepare_kernel[(triton.cdiv(len(part), launch["TILES"]),)](
+def pool_backward(
+    gradient: Tensor, places: Tensor, boxes: tuple[Box, ...], window: int, cells: int, channels: int
+) -> Tensor:
+    """Gradient of the coefficients, ``(n_1, n_2, B, C)``."""
+    n = window * cells
+    frame = _pool_frame(boxes, n, gradient.device)
+    tiles = torch.empty(len(places), frame.side, frame.side, dtype=torch.float32, device=gradient.device)
+    unpool_kernel[(len(places),)](
+        gradient,
+        places,
+        tiles,
+        _samples(boxes, n, gradient.device),
+        frame.table,
+        len(boxes),
+        n,
+        channels,
+        CELLS=cells,
+        SIDE=frame.side,
+        num_warps=_warps(frame.side),
+    )
+    down, across = frame.extent
+    dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype).contiguous()
+    return torch.unflatten(dx, -1, (-1, channels))
+
+
+def prepare(x: Tensor, edges: Tensor, part: range, frame: Frame, norm: bool, factor: float = 1.0) -> None:
+    """Write ``U`` and ``V`` of some tiles into ``edges``, without the mean if there is a norm."""
+    tiles = TILES[frame.side]
+    prepare_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
         x,
         edges,
-        scale,
-        shift,
-        x if weight is None else weight,
-        x if bias is None else bias,
-        basis,
-        level_of,
-        table,
-        len(plan),
-        x.shape[0],
+        frame.basis,
+        frame.level_of,
+        *frame.extent,
         x.shape[1],
         part.start,
         part.stop,
         edges.stride(0),
-        o.eps,
         factor,
         x.shape[2] * x.shape[3],
-        x.shape[3],
-        NORM=o.norm,
-        AFFINE=weight is not None,
-        LEVELS=triton.next_power_of_2(len(plan)),
+        NORM=norm,
         PRECISION=precision(x),
-        **launch,
+        SIDE=frame.side,
+        TILES=tiles,
+        num_warps=_few_warps(frame.side),
     )
 
 
@@ -200,74 +239,94 @@ def finish(
     edges: Tensor,
     y: Tensor,
     part: range,
-    plan: tuple[Level, ...],
+    frame: Frame,
     factor: float,
-    x: Tensor | None = None,
-    scale: Tensor | None = None,
-    sums: Tensor | None = None,
+    norm: tuple[Tensor, Tensor] | None = None,
 ) -> None:
-    """Write the coefficients of some tiles from both kinds of edges; with sums also the gradient through the norm."""
-    basis, level_of, _ = _constants(plan, y.device)
-    d_variance = y
-    norm = scale is not None and sums is not None and scale.numel() > 0
-    if scale is not None and sums is not None and norm:
-        own = slice(part.start, part.stop)
-        levels = len(plan)
-        d_variance = torch.empty_like(sums[:levels])
-        change = sums[:levels, own] * scale[:levels, own] * scale[levels:, own].square()
-        d_variance[:, own] = -change.flip(0).cumsum(0).flip(0)
-    launch = LAUNCH["finish"]
-    finish_kernel[(triton.cdiv(len(part), launch["TILES"]),)](
+    """Write the coefficients of some tiles from both kinds of edges; with a norm also the gradient through it."""
+    tiles = TILES[frame.side]
+    finish_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
         edges,
         y,
-        y if x is None else x,
-        d_variance,
-        basis,
-        level_of,
-        y.shape[0],
+        *(norm or (y, y)),
+        frame.basis,
+        frame.level_of,
+        *frame.extent,
         y.shape[1],
         part.start,
         part.stop,
         edges.stride(0),
+        max(frame.grid),
         factor,
         y.shape[2] * y.shape[3],
-        NORM=norm,
+        NORM=norm is not None,
         PRECISION=precision(y),
-        **launch,
+        SIDE=frame.side,
+        TILES=tiles,
+        num_warps=_few_warps(frame.side),
     )
 
 
-def _per_level(x: Tensor, plan: tuple[Level, ...], o: Options, count: int) -> tuple[Tensor, Tensor]:
-    """Memory for numbers of each level, image and channel: ``(2 levels, Q)``, and ``(levels, Q)`` for the third."""
-    numbers = torch.empty(
-        count * len(plan) if o.norm else 0, x.shape[2] * x.shape[3], dtype=torch.float32, device=x.device
-    )
-    return numbers[: 2 * len(plan)], numbers[2 * len(plan) :]
+def _warps(side: int) -> int:
+    """Of a sweep: 32 samples a thread."""
+    return side * side // 1024
 
 
-def _pieces(x: Tensor, count: int) -> Iterator[tuple[Any, ...]]:
+def _few_warps(side: int) -> int:
+    """Of the transforms of lines."""
+    return {32: 2, 64: 4, 128: 4}[side]
+
+
+def _pieces(x: Tensor, side: int, count: int) -> Iterator[tuple[Any, ...]]:
     """Tiles in pieces whose edges, ``count`` sets of them, stay in the cache of the device."""
-    tiles = x.shape[2] * x.shape[3]
-    edges = torch.empty(count, 2, min(PIECE, tiles), SIDE, SIDE, dtype=torch.float32, device=x.device)
-    for start in range(0, tiles, PIECE):
-        yield range(start, min(start + PIECE, tiles)), *edges
+    tiles, most = x.shape[2] * x.shape[3], max(PIECE // side**2, LEAST)
+    edges = torch.empty(count, 2, min(most, tiles), side, side, dtype=torch.float32, device=x.device)
+    for start in range(0, tiles, most):
+        yield range(start, min(start + most, tiles)), *edges
 
 
 @forgotten_with_constants
 @functools.lru_cache(1024)
-def _constants(plan: tuple[Level, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """The basis along both axes ``(2, coefficients, samples)``, the level of each coefficient, the table of levels."""
-    basis = torch.zeros(2, SIDE, SIDE)
-    level_of = torch.full((2, SIDE), len(plan), dtype=torch.int32)
+def _frames(plan: tuple[Level, ...], pool: int, device: torch.device) -> tuple[Frame, Frame]:
+    """What is read and what is written."""
+    side = side_for(plan)
+    assert side is not None
+    rows = [level.index for level in plan]
+    read = _frame(rows, tuple(level.reads for level in plan), plan[-1].grid, side, device)
+    if pool == 1:
+        return read, read
+    grid = tuple(n // pool for n in plan[-1].grid)
+    return read, _frame(rows, tuple(level.writes for level in plan), grid, side, device)
+
+
+def _frame(rows: list[int], boxes: tuple[Box, ...], grid: Box, side: int, device: torch.device) -> Frame:
+    basis = torch.zeros(2, side, side)
+    level_of = torch.full((2, side), len(boxes), dtype=torch.int32)
     for axis in range(2):
-        top = plan[-1]
-        matrix = synthesis_matrix(top.grid[axis], top.reads[axis], torch.float32, torch.device("cpu")).mT
-        basis[axis, : matrix.shape[0], : matrix.shape[1]] = matrix
-        for i, level in reversed(list(enumerate(plan))):
-            level_of[axis, : grids(level.reads)[axis]] = i
+        matrix = synthesis_matrix(grid[axis], boxes[-1][axis], torch.float32, torch.device("cpu")).mT
+        basis[axis, 1 : 1 + matrix.shape[0], : matrix.shape[1]] = matrix
+        for i, box in reversed(list(enumerate(boxes))):
+            level_of[axis, : grids(box)[axis]] = i
     table: list[list[int]] = []
-    inside: Box = (0, 0)
-    for level in plan:
-        table.append([level.index, *inside, *grids(level.writes)])
-        inside = grids(level.writes)
-    return basis.to(device), level_of.to(device), torch.tensor(table, dtype=torch.int32).to(device)
+    begins = [0, 1 + grids(boxes[0])[1]]  # the rows of the first level are all of it
+    for row, box in zip(rows, boxes, strict=True):
+        ends = [1 + n for n in grids(box)]
+        table.append([row, *begins, *ends])
+        begins = ends
+    numbers = torch.tensor(table, dtype=torch.int32)
+    return Frame(boxes, grid, side, basis.to(device), level_of.to(device), numbers.to(device))
+
+
+@forgotten_with_constants
+@functools.lru_cache(64)
+def _pool_frame(boxes: tuple[Box, ...], n: int, device: torch.device) -> Frame:
+    side = side_for(tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes)))
+    assert side is not None
+    return _frame(list(range(len(boxes))), boxes, (n, n), side, device)
+
+
+@forgotten_with_constants
+@functools.lru_cache(64)
+def _samples(boxes: tuple[Box, ...], n: int, device: torch.device) -> Tensor:
+    """The basis at each sample, ``(2, samples, lines)``."""
+    return _pool_frame(boxes, n, device).basis.mT.contiguous()

@@ -1,85 +1,65 @@
-"""The kernels of :mod:`fourierscale.kernels.gpu.common_grid`."""
+"""The kernels of :mod:`fourierscale.kernels.gpu.common_grid`.
+
+A sweep is the work of a few warps on one image and channel. Its samples ``Z (side, side)``, the side being 32, 64 or
+128, are spread over ``side^2 / 32`` threads in patches of four rows and twice four columns, held as
+``(4, 4, threads, 2)``: an outer product then needs few loads, and a sum along rows or columns few exchanges.
+
+Edges ``(tiles, side lines, side)`` hold a row or a column of the coefficients per line, from line 1 on: a level then
+begins with an even line and has an even number of them. Line 0 is zero.
+"""
 
 import triton
 import triton.language as tl
 
-from fourierscale.kernels.gpu.shared import activate, derivative, larger, product
+from fourierscale.kernels.gpu.shared import activate, derivative, product
 
 
 @triton.jit
-def _tile(first, row_stride, column_stride, tile_stride, TILES: tl.constexpr):
-    """Indices of a block ``(32, tiles, 32)`` and its offsets under these strides."""
-    i = tl.arange(0, 32)[:, None, None]
-    t = tl.arange(0, TILES)[None, :, None]
-    j = tl.arange(0, 32)[None, None, :]
-    return i, first + t, j, i * row_stride + (first + t) * tile_stride + j * column_stride
+def _line(level_of, down, across, width, SIDE: tl.constexpr):
+    """Which row or column of the coefficients a program has: its side, number, level, and the entries that count."""
+    line = tl.program_id(1)
+    side = (line >= down).to(tl.int32)
+    own = line - side * down
+    level = tl.load(level_of + side * SIDE + own)
+    k = tl.arange(0, SIDE)
+    # A rim's corner belongs to its rows.
+    reach = tl.load(level_of + (1 - side) * SIDE + k) < level + 1 - side
+    reach = reach & (k < tl.where(side == 1, down, across))
+    places = tl.where(side == 1, k * width + own, own * width + k)
+    return side, own, level, reach, places
 
 
 @triton.jit
 def prepare_kernel(
     x_ptr,
     edges,
-    scale,
-    shift,
-    weight,
-    bias,
     basis,
     level_of,
-    table,
-    levels,
     down,
     across,
+    width,
     start,
     stop,
     gap,
-    eps,
     factor,
     Q,
-    C,
     NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    LEVELS: tl.constexpr,
     PRECISION: tl.constexpr,
+    SIDE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    P: tl.constexpr = 32
-    first = start + tl.program_id(0) * TILES
-    i, q, j, at = _tile(first, across * Q, Q, 1, TILES)
-    row_level = tl.load(level_of + tl.arange(0, P))
-    column_level = tl.load(level_of + P + tl.arange(0, P))
-    of_row = column_level[None, None, :] <= row_level[:, None, None]  # a rim's corner belongs to its rows
-    inside = (i < down) & (j < across) & (q < stop)
-    x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * factor
+    side, own, level, reach, places = _line(level_of, down, across, width, SIDE)
+    q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
+    k = tl.arange(0, SIDE)
     if NORM:
-        x = tl.where((i == 0) & (j == 0), 0.0, x)
-    square = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
-    rows = tl.where(of_row, x, 0.0)
-    columns = x - rows
-    u = product(tl.reshape(rows, (P * TILES, P)), tl.load(basis + P * P + square), PRECISION)
-    _, _, _, to = _tile(first - start, P, 1, P * P, TILES)
-    tl.store(edges + to, tl.reshape(u, (P, TILES, P)), mask=(i < down) & (q < stop) & (j < P))
-    v = product(tl.trans(tl.load(basis + square)), tl.reshape(columns, (P, TILES * P)), PRECISION)
-    _, _, _, to = _tile(first - start, 1, P, P * P, TILES)
-    tl.store(edges + gap + to, tl.reshape(v, (P, TILES, P)), mask=(i < P) & (q < stop) & (j < across))
-    if NORM:
-        tile = (first + tl.arange(0, TILES))[None, :]
-        level = tl.arange(0, LEVELS)[:, None]
-        by_row = tl.sum(rows * rows, 2)  # (rows, tiles)
-        by_column = tl.sum(columns * columns, 0)  # (tiles, columns)
-        of_rows = row_level[None, :, None] <= level[:, :, None]
-        of_columns = column_level[None, None, :] <= level[:, :, None]
-        variance = tl.sum(tl.where(of_rows, by_row[None, :, :], 0.0), 1)
-        variance += tl.sum(tl.where(of_columns, by_column[None, :, :], 0.0), 2)  # (levels, tiles)
-        here = (level < levels) & (tile < stop)
-        s = tl.rsqrt(variance + eps)
-        tl.store(scale + (levels + level) * Q + tile, s, mask=here)
-        m = tl.zeros((LEVELS, TILES), tl.float32)
-        if AFFINE:
-            own = tl.load(table + level * 5, mask=level < levels, other=0) * C + tile % C
-            s *= tl.load(weight + own, mask=here, other=0.0).to(tl.float32)
-            m = tl.load(bias + own, mask=here, other=0.0).to(tl.float32)
-        tl.store(scale + level * Q + tile, s, mask=here)
-        tl.store(shift + level * Q + tile, m, mask=here)
+        reach = reach & (places > 0)
+    x = tl.load(x_ptr + places[None, :] * Q + q[:, None], mask=reach[None, :] & (q < stop)[:, None], other=0.0)
+    b = basis + (1 - side) * SIDE * SIDE + SIDE + k[:, None] * SIDE + k[None, :]
+    u = product(x.to(tl.float32) * factor, tl.load(b, mask=k[:, None] < SIDE - 1, other=0.0), PRECISION)
+    to = edges + side * gap + (q - start)[:, None] * (SIDE * SIDE) + own * SIDE + k[None, :]
+    tl.store(to + SIDE, u, mask=(q < stop)[:, None] & (level + 1 - side > 0))
+    if own == 0:
+        tl.store(to, tl.zeros((TILES, SIDE), tl.float32), mask=(q < stop)[:, None])
 
 
 @triton.jit
@@ -92,100 +72,246 @@ def finish_kernel(
     level_of,
     down,
     across,
+    width,
     start,
     stop,
     gap,
+    samples,
     factor,
     Q,
     NORM: tl.constexpr,
     PRECISION: tl.constexpr,
+    SIDE: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    P: tl.constexpr = 32
-    first = start + tl.program_id(0) * TILES
-    i, q, j, at = _tile(first, across * Q, Q, 1, TILES)
-    row_level = tl.load(level_of + tl.arange(0, P))[:, None, None]
-    column_level = tl.load(level_of + P + tl.arange(0, P))[None, None, :]
-    square = tl.arange(0, P)[:, None] * P + tl.arange(0, P)[None, :]
-    _, _, _, to = _tile(first - start, P, 1, P * P, TILES)
-    g = tl.load(edges + to, mask=(i < down) & (q < stop) & (j < P), other=0.0)
-    rows = product(tl.reshape(g, (P * TILES, P)), tl.trans(tl.load(basis + P * P + square)), PRECISION)
-    _, _, _, to = _tile(first - start, 1, P, P * P, TILES)
-    h = tl.load(edges + gap + to, mask=(i < P) & (q < stop) & (j < across), other=0.0)
-    columns = product(tl.load(basis + square), tl.reshape(h, (P, TILES * P)), PRECISION)
-    y = tl.where(column_level <= row_level, tl.reshape(rows, (P, TILES, P)), tl.reshape(columns, (P, TILES, P)))
-    y *= factor
-    inside = (i < down) & (j < across) & (q < stop)
+    side, own, level, reach, places = _line(level_of, down, across, width, SIDE)
+    q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
+    k = tl.arange(0, SIDE)
+    here = (q < stop)[None, :] & (level + 1 - side > 0) & (k < samples)[:, None]
+    g = edges + side * gap + (q - start)[None, :] * (SIDE * SIDE) + own * SIDE + SIDE + k[:, None]
+    b = basis + (1 - side) * SIDE * SIDE + SIDE + k[:, None] * SIDE + k[None, :]
+    b = tl.load(b, mask=k[:, None] < SIDE - 1, other=0.0)
+    y = product(b, tl.load(g, mask=here, other=0.0), PRECISION) * factor
+    at = places[:, None] * Q + q[None, :]
+    inside = reach[:, None] & (q < stop)[None, :]
     if NORM:  # the gradient through the variance; the mean has none
-        x = tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32)
-        y += x * tl.load(d_variance + tl.maximum(row_level, column_level) * Q + q, mask=inside, other=0.0)
-        y = tl.where((i == 0) & (j == 0), 0.0, y)
+        change = tl.load(d_variance + level * Q + q, mask=q < stop, other=0.0)
+        y += tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * change[None, :]
+        y = tl.where(places[:, None] > 0, y, 0.0)
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _pair(pointer, r, end):
-    """Two vectors of 32, the second zero if it is beyond the end."""
-    k = tl.arange(0, 32)
-    return tl.load(pointer + r * 32 + k), tl.load(pointer + (r + 1) * 32 + k, mask=k * 0 + r + 1 < end, other=0.0)
+def _patch(SIDE: tl.constexpr, POOL: tl.constexpr):
+    """Rows ``(4, 1, threads, 1)`` and columns ``(1, 4, threads, 2)`` of each thread's samples, pooled or not."""
+    EACH: tl.constexpr = 4 // POOL
+    ACROSS: tl.constexpr = SIDE // 8
+    thread = tl.arange(0, SIDE * SIDE // 32)[None, None, :, None]
+    i = (thread // ACROSS) * EACH + tl.arange(0, EACH)[:, None, None, None]
+    j = (thread % ACROSS) * EACH + tl.arange(0, EACH)[None, :, None, None]
+    return i, j + tl.arange(0, 2)[None, None, None, :] * (SIDE // POOL // 2)
 
 
 @triton.jit
-def _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end):
-    """Add the outer products of a level to the samples ``(32, 32)``, two of each kind at a time."""
-    while (r < r_end) & (c < c_end):
-        b, b_next = _pair(own_basis, r, r_end)
-        u, u_next = _pair(own, r, r_end)
-        v, v_next = _pair(other, c, c_end)
-        a, a_next = _pair(other_basis, c, c_end)
-        z += b[:, None] * u[None, :] + b_next[:, None] * u_next[None, :]
-        z += v[:, None] * a[None, :] + v_next[:, None] * a_next[None, :]
-        r += 2
-        c += 2
+def _zeros(SIDE: tl.constexpr, POOL: tl.constexpr):
+    return tl.zeros((4 // POOL, 4 // POOL, SIDE * SIDE // 32, 2), tl.float32)
+
+
+@triton.jit
+def _two(pointer, k, line, SIDE: tl.constexpr):
+    """Two lines."""
+    at = pointer + line * SIDE + k
+    return tl.load(at), tl.load(at + SIDE)
+
+
+@triton.jit
+def _update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr):
+    """Add the outer products of a level to the samples, or take them away."""
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, POOL)
     while r < r_end:
-        b, b_next = _pair(own_basis, r, r_end)
-        u, u_next = _pair(own, r, r_end)
-        z += b[:, None] * u[None, :] + b_next[:, None] * u_next[None, :]
+        b, b_next = _two(basis, i, r, SIDE)
+        u, u_next = _two(rows, j, r, SIDE)
+        z += (SIGN * b) * u
+        z += (SIGN * b_next) * u_next
         r += 2
     while c < c_end:
-        v, v_next = _pair(other, c, c_end)
-        a, a_next = _pair(other_basis, c, c_end)
-        z += v[:, None] * a[None, :] + v_next[:, None] * a_next[None, :]
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        v, v_next = _two(columns, i, c, SIDE)
+        z += (SIGN * v) * a
+        z += (SIGN * v_next) * a_next
         c += 2
     return z
 
 
 @triton.jit
-def _rim(table, level, side):
-    """First and last coefficient of a level's rim along the sweep and across it."""
+def _measure(z, along, beside, rows, columns, basis, table, level, SIDE: tl.constexpr):
+    """As :func:`_update`; also add the squares of a level's rows and columns, each thread those of its patch."""
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, 1)
+    while r < r_end:
+        b, b_next = _two(basis, i, r, SIDE)
+        u, u_next = _two(rows, j, r, SIDE)
+        z += b * u
+        z += b_next * u_next
+        along += u * u + u_next * u_next
+        r += 2
+    while c < c_end:
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        v, v_next = _two(columns, i, c, SIDE)
+        z += v * a
+        z += v_next * a_next
+        beside += v * v + v_next * v_next
+        c += 2
+    return z, along, beside
+
+
+@triton.jit
+def _variance(along, beside, down, across, SIDE: tl.constexpr):
+    """By Parseval's theorem; ``side / 4`` threads have the same columns, ``side / 8`` the same rows."""
+    rows = tl.sum(tl.sum(tl.sum(along, 3), 1), 0) / (SIDE // 4 * across)
+    columns = tl.sum(tl.sum(tl.sum(beside, 3), 1), 0) / (SIDE // 8 * down)
+    return tl.sum(rows + columns, 0)
+
+
+@triton.jit
+def _project(p, rows, columns, basis, table, level, SIDE: tl.constexpr, POOL: tl.constexpr):
+    """Write the rows and the columns of a rim of the analysed samples."""
+    r, r_end, c, c_end = _rim(table, level)
+    i, j = _patch(SIDE, POOL)
+    thread = tl.arange(0, SIDE * SIDE // 32)
+    ACROSS: tl.constexpr = SIDE // 8
+    EACH: tl.constexpr = 4 // POOL
+    j_to = (thread[None, :, None] % ACROSS) * EACH + tl.arange(0, EACH)[:, None, None]
+    j_to += tl.arange(0, 2)[None, None, :] * (SIDE // POOL // 2)
+    i_to = (thread[None, :] // ACROSS) * EACH + tl.arange(0, EACH)[:, None]
+    first_row, first_column = thread[None, :, None] < ACROSS, thread[None, :] % ACROSS == 0
+    while r < r_end:
+        b, b_next = _two(basis, i, r, SIDE)
+        to = rows + r * SIDE + j_to
+        tl.store(to, _over_rows(p * b, SIDE, EACH), mask=first_row)
+        tl.store(to + SIDE, _over_rows(p * b_next, SIDE, EACH), mask=first_row)
+        r += 2
+    while c < c_end:
+        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
+        to = columns + c * SIDE + i_to
+        tl.store(to, _over_columns(p * a, SIDE, EACH), mask=first_column)
+        tl.store(to + SIDE, _over_columns(p * a_next, SIDE, EACH), mask=first_column)
+        c += 2
+
+
+@triton.jit
+def _over_rows(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+    """Sum over all rows ``(each, threads, 2)``, in every thread that has the column."""
+    g = tl.sum(tl.reshape(tl.sum(p, 0), (EACH, SIDE // 4, SIDE // 8, 2)), 1)
+    g = tl.broadcast_to(g[:, None, :, :], (EACH, SIDE // 4, SIDE // 8, 2))
+    return tl.reshape(g, (EACH, SIDE * SIDE // 32, 2))
+
+
+@triton.jit
+def _over_columns(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+    """Sum over all columns ``(each, threads)``, in every thread that has the row."""
+    h = tl.sum(tl.reshape(tl.sum(tl.sum(p, 3), 1), (EACH, SIDE // 4, SIDE // 8)), 2)
+    h = tl.broadcast_to(h[:, :, None], (EACH, SIDE // 4, SIDE // 8))
+    return tl.reshape(h, (EACH, SIDE * SIDE // 32))
+
+
+@triton.jit
+def _whole(p):
+    """Sum of all samples."""
+    return tl.sum(tl.sum(tl.sum(tl.sum(p, 3), 1), 0), 0)
+
+
+@triton.jit
+def _windows(p, THREADS: tl.constexpr):
+    """Samples as windows of two by two, ``(2, 2, 2, 2, threads, 2)``: a window, inside it, and again across."""
+    return tl.reshape(p, (2, 2, 2, 2, THREADS, 2))
+
+
+@triton.jit
+def _pool(p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+    """One sample of each window of two by two."""
+    windows = _windows(p, THREADS)
+    if LARGEST:
+        return tl.max(tl.max(windows, 3), 1)
+    return tl.sum(tl.sum(windows, 3), 1) * 0.25
+
+
+@triton.jit
+def _unpool(d, p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+    """Gradient at the samples ``p`` from that at the pooled ones; equal samples share."""
+    share = tl.broadcast_to(d[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+    if LARGEST:
+        windows = _windows(p, THREADS)
+        best = tl.broadcast_to(_pool(p, THREADS, True)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+        hit = tl.where(windows == best, 1.0, 0.0)
+        hits = tl.broadcast_to(tl.sum(tl.sum(hit, 3), 1)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+        share = share * hit / hits
+    else:
+        share = share * 0.25
+    return tl.reshape(share, (4, 4, THREADS, 2))
+
+
+@triton.jit
+def _rim(table, level):
+    """First and last-plus-one row and column of a level's rim."""
     at = table + level * 5
-    return tl.load(at + 1 + side), tl.load(at + 3 + side), tl.load(at + 2 - side), tl.load(at + 4 - side)
+    return tl.load(at + 1), tl.load(at + 3), tl.load(at + 2), tl.load(at + 4)
+
+
+@triton.jit
+def _affine(weight, bias, table, level, inverse, q, C, AFFINE: tl.constexpr):
+    """What a level's samples are multiplied by, and what is added."""
+    s, m = inverse, 0.0
+    if AFFINE:
+        at = tl.load(table + level * 5) * C + q % C
+        s, m = inverse * tl.load(weight + at).to(tl.float32), tl.load(bias + at).to(tl.float32)
+    return s, m
 
 
 @triton.jit
 def sweep_forward_kernel(
-    edges, outputs, scale, shift, basis, table, levels, start, gap, Q, CODE: tl.constexpr, NORM: tl.constexpr
+    edges,
+    weight,
+    bias,
+    basis,
+    table,
+    out_basis,
+    out_table,
+    levels,
+    start,
+    gap,
+    down,
+    across,
+    eps,
+    C,
+    CODE: tl.constexpr,
+    NORM: tl.constexpr,
+    AFFINE: tl.constexpr,
+    SIDE: tl.constexpr,
+    POOL: tl.constexpr,
+    LARGEST: tl.constexpr,
 ):
-    q, side = tl.program_id(0), tl.program_id(1)
-    own, other = edges + side * gap + q * 1024, edges + (1 - side) * gap + q * 1024
-    own_basis, other_basis = basis + side * 1024, basis + (1 - side) * 1024
-    out = outputs + side * gap + q * 1024
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
+    q = tl.program_id(0)
+    THREADS: tl.constexpr = SIDE * SIDE // 32
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
+    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
+    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, side)
-        s, m = 1.0, 0.0
         if NORM:
-            s = tl.load(scale + level * Q + start + q)
-            m = tl.load(shift + level * Q + start + q)
-        z = _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end)
-        p = activate(z * s + m, CODE)
-        while r < r_end:
-            b, b_next = _pair(own_basis, r, r_end)
-            tl.store(out + r * 32 + k, tl.sum(p * b[:, None], 0))
-            tl.store(out + (r + 1) * 32 + k, tl.sum(p * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-            r += 2
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
+            inverse = tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps)
+            s, m = _affine(weight, bias, table, level, inverse, start + q, C, AFFINE)
+            p = activate(z * s + m, CODE)
+        else:
+            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
+            p = activate(z, CODE)
+        if POOL == 2:
+            p = _pool(p, THREADS, LARGEST)
+        tl.debug_barrier()  # the lines of this level have been read and are not needed again
+        _project(p, rows, columns, out_basis, out_table, level, SIDE, POOL)
         level += 1
 
 
@@ -193,77 +319,127 @@ def sweep_forward_kernel(
 def sweep_backward_kernel(
     edges,
     gradients,
-    outputs,
-    scale,
-    shift,
-    sums,
+    weight,
+    bias,
+    inverses,
+    d_scale,
+    d_shift,
+    d_variance,
+    basis,
+    table,
+    out_basis,
+    out_table,
+    levels,
+    start,
+    gap,
+    down,
+    across,
+    eps,
+    Q,
+    C,
+    CODE: tl.constexpr,
+    NORM: tl.constexpr,
+    AFFINE: tl.constexpr,
+    SIDE: tl.constexpr,
+    POOL: tl.constexpr,
+    LARGEST: tl.constexpr,
+):
+    q = tl.program_id(0)
+    tile = start + q
+    THREADS: tl.constexpr = SIDE * SIDE // 32
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    g_rows, g_columns = gradients + q * SIDE * SIDE, gradients + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
+    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
+    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
+    level = 0
+    while level < levels:
+        if NORM:
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
+            tl.store(inverses + level * Q + tile, tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps))
+        else:
+            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
+        level += 1
+    tl.debug_barrier()
+    # Fine to coarse: what a level adds is part of its own samples and of every finer level's.
+    total = _zeros(SIDE, 1)
+    change = 0.0
+    level = levels - 1
+    while level >= 0:
+        d = _update(_zeros(SIDE, POOL), g_rows, g_columns, out_basis, out_table, level, 1, SIDE, POOL)
+        if NORM:
+            inverse = tl.load(inverses + level * Q + tile)
+            s, m = _affine(weight, bias, table, level, inverse, tile, C, AFFINE)
+            if POOL == 2:
+                d = _unpool(d, activate(z * s + m, CODE), THREADS, LARGEST)
+            d = derivative(z * s + m, d, CODE)
+            slope = _whole(d * z)  # padding has no gradient: the basis is zero there
+            change -= slope * s * inverse * inverse
+            tl.store(d_variance + level * Q + tile, change)
+            tl.store(d_scale + level * Q + tile, slope * inverse)
+            tl.store(d_shift + level * Q + tile, _whole(d))
+            total += d * s
+        else:
+            if POOL == 2:
+                d = _unpool(d, activate(z, CODE), THREADS, LARGEST)
+            total += derivative(z, d, CODE)
+        tl.debug_barrier()  # the gradients' lines of this level have been read and are not needed again
+        _project(total, g_rows, g_columns, basis, table, level, SIDE, 1)
+        z = _update(z, rows, columns, basis, table, level, -1, SIDE, 1)
+        level -= 1
+
+
+@triton.jit
+def sweep_pool_kernel(
+    edges,
+    best,
+    places,
     basis,
     table,
     levels,
     start,
     gap,
-    Q,
-    CODE: tl.constexpr,
-    NORM: tl.constexpr,
+    C,
+    WINDOW: tl.constexpr,
+    CELLS: tl.constexpr,
+    SIDE: tl.constexpr,
 ):
-    q, side = tl.program_id(0), tl.program_id(1)
-    own, other = edges + side * gap + q * 1024, edges + (1 - side) * gap + q * 1024
-    g_own, g_other = gradients + side * gap + q * 1024, gradients + (1 - side) * gap + q * 1024
-    own_basis, other_basis = basis + side * 1024, basis + (1 - side) * 1024
-    out = outputs + side * gap + q * 1024
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
-    total = tl.zeros((32, 32), tl.float32)  # of the gradients at the samples, level by level
+    q = tl.program_id(0)
+    tile = start + q
+    i, j = _patch(SIDE, 1)
+    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
+    z = _zeros(SIDE, 1)
+    place = i * (WINDOW * CELLS) + j
+    cell_of = (i // WINDOW) * CELLS + j // WINDOW
+    cell_of = tl.where((i < WINDOW * CELLS) & (j < WINDOW * CELLS), cell_of, -1)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, side)
-        s, m = 1.0, 0.0
-        if NORM:
-            s = tl.load(scale + level * Q + start + q)
-            m = tl.load(shift + level * Q + start + q)
-        z = _update(z, own, other, own_basis, other_basis, r, r_end, c, c_end)
-        d = tl.zeros((32, 32), tl.float32)
-        d = _update(d, g_own, g_other, own_basis, other_basis, r, r_end, c, c_end)
-        # What a level adds is part of its own samples and of every finer level's: the sum of all less those before.
-        while r < r_end:
-            b, b_next = _pair(own_basis, r, r_end)
-            tl.store(out + r * 32 + k, -tl.sum(total * b[:, None], 0))
-            tl.store(out + (r + 1) * 32 + k, -tl.sum(total * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-            r += 2
-        d = derivative(z * s + m, d, CODE)
-        if NORM:
-            if side == 0:  # padding has no gradient: the basis is zero there
-                tl.store(sums + level * Q + start + q, tl.sum(tl.sum(d * z, 0), 0))
-                tl.store(sums + (levels + level) * Q + start + q, tl.sum(tl.sum(d, 0), 0))
-        total += d * s
+        z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
+        for cell in tl.static_range(CELLS * CELLS):
+            inside = tl.where(cell_of == cell, z, float("-inf"))
+            value = tl.max(tl.max(tl.max(tl.max(inside, 3), 1), 0), 0)
+            at = tl.where(inside == value, place, WINDOW * CELLS * WINDOW * CELLS - 1)
+            at = tl.min(tl.min(tl.min(tl.min(at, 3), 1), 0), 0)
+            # the samples' place among (B, levels, C, cells), the places' among (B, C, levels, cells)
+            to = ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell
+            tl.store(best + to, value)
+            tl.store(places + (tile * levels + level) * (CELLS * CELLS) + cell, at.to(tl.int64))
         level += 1
-    tl.debug_barrier()
-    r = 0
-    r_end = tl.load(table + (levels - 1) * 5 + 3 + side)
-    while r < r_end:
-        b, b_next = _pair(own_basis, r, r_end)
-        before, before_next = _pair(out, r, r_end)
-        tl.store(out + r * 32 + k, before + tl.sum(total * b[:, None], 0))
-        tl.store(out + (r + 1) * 32 + k, before_next + tl.sum(total * b_next[:, None], 0), mask=k * 0 + r + 1 < r_end)
-        r += 2
 
 
 @triton.jit
-def sweep_pool_kernel(
-    edges, best, places, basis, table, levels, n, start, gap, WINDOW: tl.constexpr, CELLS: tl.constexpr
-):
-    q = tl.program_id(0)
-    k = tl.arange(0, 32)
-    z = tl.zeros((32, 32), tl.float32)
-    rows = k[:, None] + tl.zeros((32, 32), tl.int32)
+def unpool_kernel(gradient, places, tiles, basis, table, levels, n, C, CELLS: tl.constexpr, SIDE: tl.constexpr):
+    tile = tl.program_id(0)
+    i, j = _patch(SIDE, 1)
+    z = _zeros(SIDE, 1)
     level = 0
     while level < levels:
-        r, r_end, c, c_end = _rim(table, level, 0)
-        z = _update(z, edges + q * 1024, edges + gap + q * 1024, basis, basis + 1024, r, r_end, c, c_end)
-        for cell in tl.static_range(CELLS):
-            here = (k >= cell * WINDOW) & (k < (cell + 1) * WINDOW)
-            value, row = tl.reduce((tl.where(here[:, None], z, float("-inf")), rows), 0, larger)
-            at = (((start + q) * levels + level) * CELLS + cell) * n + k
-            tl.store(best + at, value, mask=k < n)
-            tl.store(places + at, row, mask=k < n)
+        _, r_end, _, c_end = _rim(table, level)
+        for cell in tl.static_range(CELLS * CELLS):
+            g = tl.load(gradient + ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell)
+            place = tl.load(places + (tile * levels + level) * (CELLS * CELLS) + cell).to(tl.int32)
+            b = tl.load(basis + place // n * SIDE + i)
+            a = tl.load(basis + SIDE * SIDE + place % n * SIDE + j)
+            z += (tl.where(i < r_end, b, 0.0) * g.to(tl.float32)) * tl.where(j < c_end, a, 0.0)
         level += 1
+    tl.store(tiles + tile * SIDE * SIDE + i * SIDE + j, z)

@@ -1,0 +1,12 @@
+"""Measure how far any model is from scale- and shift-equivariant: ``fourierscale.audit``.
+
+Needs the extra ``train``; reading ONNX files needs ``export``.
+"""
+
+from fourierscale.auditing.errors import AuditError
+from fourierscale.auditing.files import FileModel, open_file
+from fourierscale.auditing.logits import LogitRow
+from fourierscale.auditing.measure import audit
+from fourierscale.auditing.result import Audit, Layer, Rings, Shift
+
+__all__ = ["Audit", "AuditError", "FileModel", "Layer", "LogitRow", "Rings", "Shift", "audit", "open_file"]

@@ -1,0 +1,9 @@
+"""What can go wrong in an audit; each text is one sentence for the user."""
+
+from __future__ import annotations
+
+__all__ = ["AuditError"]
+
+
+class AuditError(ValueError):
+    """A model, a file or images that cannot be audited."""

@@ -1,0 +1,124 @@
+"""Models as files of other tools: TorchScript, ``torch.export`` and ONNX. Only what goes in and comes out is seen."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fourierscale.auditing.errors import AuditError
+
+__all__ = ["SUFFIXES", "FileModel", "open_file"]
+
+SUFFIXES = (".pt", ".pth", ".pt2", ".onnx")
+Shape = tuple[int | None, ...]
+
+
+class FileModel:
+    """A function on images that was read from a file.
+
+    Where the file says that its input has a fixed number of images, they are given in such portions.
+
+    Args:
+        function: Takes a batch, gives a tensor.
+        shape: Of the input, ``None`` where any size will do; empty if the file does not say.
+        dtype: Of the input.
+    """
+
+    def __init__(
+        self, function: Callable[[Tensor], Any], shape: Shape = (), dtype: torch.dtype = torch.float32
+    ) -> None:
+        self.function, self.shape, self.dtype = function, shape if len(shape) == 4 else (), dtype
+
+    @property
+    def channels(self) -> int | None:
+        """Channels of its images; None if it does not say."""
+        return self.shape[1] if self.shape else None
+
+    @property
+    def side(self) -> int | None:
+        """The one side that its images must have; None if it does not say or takes any."""
+        return self.shape[3] if self.shape else None
+
+    def __call__(self, x: Tensor) -> Any:
+        """Images ``(B, C, n, n)`` to whatever the model gives."""
+        fixed = self.shape[0] if self.shape else None
+        if fixed is None or len(x) == fixed:
+            return self.function(x)
+        short = -len(x) % fixed  # the last portion is filled up with copies, which are cut off again
+        filled = torch.cat([x, x[:1].expand(short, *x.shape[1:])]) if short else x
+        parts = [self.function(part) for part in torch.unflatten(filled, 0, (-1, fixed))]
+        if not all(isinstance(part, Tensor) for part in parts):
+            return parts
+        return torch.cat(parts)[: len(x)]
+
+
+def open_file(path: str | os.PathLike[str]) -> FileModel:
+    """Read a model from a file.
+
+    Args:
+        path: ``.pt`` or ``.pth`` (TorchScript), ``.pt2`` (``torch.export.save``) or ``.onnx``.
+
+    Raises:
+        AuditError: There is no such file, or it holds something else.
+    """
+    file = Path(path).expanduser()
+    if file.suffix not in SUFFIXES:
+        raise AuditError(f"{file}: expected a TorchScript (.pt, .pth), torch.export (.pt2) or ONNX (.onnx) file")
+    if not file.is_file():
+        raise AuditError(f"{file}: there is no such file")
+    if file.suffix == ".onnx":
+        return _open_onnx(file)
+    return _open_exported(file) if file.suffix == ".pt2" else _open_script(file)
+
+
+def _open_script(file: Path) -> FileModel:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # torch would rather see torch.export
+            module = torch.jit.load(str(file), map_location="cpu")  # type: ignore[no-untyped-call]
+    except (RuntimeError, ValueError, EOFError) as error:
+        raise AuditError(
+            f"{file} is no TorchScript file: save one with torch.jit.trace(model, images).save(path), or give the "
+            "function that builds the model"
+        ) from error
+    module.eval()
+    found = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
+    return FileModel(module, dtype=found.dtype)
+
+
+def _open_exported(file: Path) -> FileModel:
+    try:
+        program = torch.export.load(str(file))
+    except Exception as error:  # a damaged archive raises whatever its first bad part raises
+        raise AuditError(f"{file} is no torch.export file: save one with torch.export.save(program, path)") from error
+    inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+    value = inputs[0].meta["val"]
+    shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+    return FileModel(program.module(), shape, value.dtype)
+
+
+def _open_onnx(file: Path) -> FileModel:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ImportError("reading an ONNX file needs onnxruntime: pip install 'fourierscale[export]'") from None
+    try:
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a class of its own for each way a file can be bad
+        raise AuditError(f"{file} is no ONNX file that onnxruntime can run: export it again") from error
+    (given, *others), (first, *_) = session.get_inputs(), session.get_outputs()
+    dtypes = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16}
+    if others or given.type not in dtypes:
+        raise AuditError(f"{file}: expected one input of floating-point images, got {1 + len(others)} of {given.type}")
+
+    def function(x: Tensor) -> Tensor:
+        (output,) = session.run([first.name], {given.name: x.detach().cpu().numpy()})
+        return torch.from_numpy(output)
+
+    return FileModel(function, tuple(n if isinstance(n, int) else None for n in given.shape), dtypes[given.type])

@@ -1,0 +1,163 @@
+"""The audit itself: one pass at the full size, one per resolution and kind of downscaling, a few for shifts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.auditing.errors import AuditError
+from fourierscale.auditing.files import FileModel, open_file
+from fourierscale.auditing.result import Audit
+from fourierscale.auditing.session import Session
+from fourierscale.auditing.trace import evaluating
+from fourierscale.data.fit import Fit
+from fourierscale.functional.resample import Kind
+
+__all__ = ["audit"]
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Report = Callable[[str, float | None], None]
+
+
+def audit(
+    model: Callable[[Tensor], Any] | str | os.PathLike[str],
+    images: Tensor,
+    resolutions: Iterable[int],
+    *,
+    labels: Tensor | Sequence[int] | None = None,
+    kinds: Sequence[Kind] = KINDS,
+    fit: Fit | None = None,
+    fit_size: int | None = None,
+    mean: float | Sequence[float] = 0.0,
+    std: float | Sequence[float] = 1.0,
+    shifts: Sequence[float] = (1.0, 0.5),
+    depth: int | None = None,
+    batch_size: int = 16,
+    name: str | None = None,
+    report: Report | None = None,
+) -> Audit:
+    r"""Measure how far any model is from commuting with downscaling and with shifts, layer by layer.
+
+    For every layer :math:`g`, resolution :math:`r` and kind of downscaling, the mean over images of
+
+    .. math:: \frac{\lVert g(\mathcal D_r x) - \mathcal D_r g(x) \rVert^2}{\lVert g(\mathcal D_r x) \rVert^2}
+
+    where images are downscaled in the given kind and features always ideally, over all channels and all frequencies of
+    the smaller map's band, in double precision. Layers of this library give coefficients; the maps of any other layer
+    are analysed first. What counts where maps have no common ratio:
+
+    - the size of the small image's map decides, also where borders were cut off: the large map is downscaled to it;
+    - with ``fit``, where all maps have one size, the large map is downscaled in the ratio of the images, rounded to
+      whole samples, and brought back to its size as the image was;
+    - a map pooled to a fixed grid, a global pool, a vector of features and logits are compared entry by entry;
+    - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has;
+    - outputs of other unlike shapes are not compared, and the layer's ``note`` says so.
+
+    A layer is every module, in the order of the pass, that gives a floating-point tensor and does not merely pass on
+    what the layer before gave. What a model does between modules shows in the next module's output.
+
+    Args:
+        model: Takes images ``(B, C, n, n)``, gives one tensor of features or logits: a module, a function (its output
+            alone is seen), or the path of a TorchScript (``.pt``, ``.pth``), ``torch.export`` (``.pt2``) or ONNX file.
+        images: ``(N, C, n, n)``, floating point, on any device.
+        resolutions: Sides to downscale to; those of ``n`` are left out.
+        labels: Class of each image, for accuracy and Scale-Con.
+        kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
+        fit: Bring every image to one size, for models that take no other; see :func:`fourierscale.data.fit_to`.
+        fit_size: That size; ``n`` if not given.
+        mean: Subtracted from each channel behind ``fit``, so that padding with zero is black.
+        std: Each channel is then divided by it.
+        shifts: Pixels by which the images are moved, right and down, as if they were periodic.
+        depth: Only modules whose names have at most so many parts.
+        batch_size: Images in a pass.
+        name: What to call the model; its class or file if not given.
+        report: Told which share is done.
+
+    Raises:
+        AuditError: The model, the file or the images cannot be audited; the text says what to do.
+
+    >>> from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
+    >>> block = nn.Sequential(LocalFourierConv2d(1, 4, 5, 16), ScaleActivation2d(4, range(8, 17)))
+    >>> audit(ScaleEquivariant(block), torch.rand(2, 1, 16, 16), [8, 11]).broken is None
+    True
+    >>> cnn = nn.Sequential(nn.Conv2d(1, 4, 5, padding=2), nn.ReLU())
+    >>> audit(cnn, torch.rand(2, 1, 16, 16), [8, 11]).broken.name
+    '0'
+    """
+    called = name
+    if isinstance(model, (str, os.PathLike)):
+        called, model = name or os.path.basename(model), open_file(model)
+    elif not callable(model):
+        raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
+    sides = _check(images, resolutions, kinds, labels, fit, fit_size)
+    device, dtype = _place(model, images)
+    session = Session(model, images.shape[-1], fit, fit_size, mean, std, depth, device, dtype)
+    known = None if labels is None else torch.as_tensor(labels, device=device)
+    steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
+
+    def tell() -> None:
+        nonlocal done
+        done += 1
+        if report is not None:
+            report("auditing", done / steps)
+
+    with evaluating(model):
+        for first in range(0, len(images), batch_size):
+            batch = images[first : first + batch_size].to(device, dtype)
+            session.begin(batch, None if known is None else known[first : first + batch_size])
+            tell()
+            for kind in kinds:
+                for side in sides:
+                    session.downscaled(kind, side)
+                    tell()
+            if shifts:
+                session.shifted(shifts, tell)
+    return session.result(called or type(model).__name__, len(images), tuple(kinds), sides)
+
+
+def _check(
+    images: Tensor,
+    resolutions: Iterable[int],
+    kinds: Sequence[str],
+    labels: Tensor | Sequence[int] | None,
+    fit: str | None,
+    fit_size: int | None,
+) -> tuple[int, ...]:
+    """Refuse what cannot be audited; the resolutions that count, coarse to fine."""
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
+        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise AuditError(f"expected square images (N, C, n, n), got {got}: crop or pad them first")
+    if not images.is_floating_point():
+        raise AuditError(f"expected floating-point images, got {images.dtype}: convert them, images.float() / 255")
+    size = int(images.shape[-1])
+    asked = sorted({int(side) for side in resolutions})
+    sides = tuple(side for side in asked if side != size)
+    if not sides or sides[0] < 1 or sides[-1] > size:
+        raise AuditError(f"expected resolutions from 1 to {size - 1}, below the images' {size} pixels, got {asked}")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise AuditError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(KINDS)}")
+    if not kinds:
+        raise AuditError(f"no kind of downscaling was given: choose among {', '.join(KINDS)}")
+    if labels is not None and len(labels) != len(images):
+        raise AuditError(f"expected {len(images)} labels for as many images, got {len(labels)}")
+    if fit is not None and fit not in get_args(Fit):
+        raise AuditError(f"unknown fit {fit!r}: choose one of {', '.join(get_args(Fit))}")
+    if fit_size is not None and (fit is None or fit_size < size):
+        why = "no fit is given" if fit is None else f"the images have {size} pixels: downscale them first"
+        raise AuditError(f"fit_size is {fit_size}, but {why}")
+    return sides
+
+
+def _place(model: Callable[[Tensor], Any], images: Tensor) -> tuple[torch.device, torch.dtype]:
+    """Where a model computes and in what; where the images are if it has no weights."""
+    if isinstance(model, FileModel):
+        return torch.device("cpu"), model.dtype
+    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
+    found = next((tensor for tensor in tensors if tensor.is_floating_point()), images)
+    return found.device, found.dtype

@@ -1,0 +1,98 @@
+"""An audit in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from fourierscale.auditing.result import Audit, Layer
+
+__all__ = ["layer_table", "logit_table", "spread"]
+
+COLUMNS = 4
+
+
+def spread(values: Sequence[int], most: int) -> list[int]:
+    """At most so many of the values, evenly, the first and the last among them.
+
+    >>> spread(range(8, 28), 5)
+    [8, 13, 18, 22, 27]
+    """
+    if len(values) <= most:
+        return list(values)
+    return [values[round(step * (len(values) - 1) / (most - 1))] for step in range(most)]
+
+
+def layer_table(audit: Audit) -> Table:
+    """Layers by resolution, then the largest error of each other kind of downscaling, and shifts by so many pixels.
+
+    Errors that are rounding are green, others red.
+    """
+    shown = spread(audit.resolutions, COLUMNS)
+    table = Table(
+        title=_title(audit),
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+        title_justify="left",
+        caption_justify="left",
+    )
+    table.add_column("", no_wrap=True)
+    table.add_column("layer", overflow="ellipsis")
+    names = [*(f"{side} px" for side in shown), *audit.kinds[1:], *(f"shift {p:g}" for p in _shifts(audit))]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for layer in ((audit.input,) if len(audit.kinds) > 1 else ()) + audit.layers:
+        errors = layer.errors[audit.kind]
+        moved = {shift.pixels: shift.error for shift in audit.shift if shift.layer == layer.number}
+        figures = [errors.get(side) for side in shown] + [_largest(layer, kind) for kind in audit.kinds[1:]]
+        figures += [moved.get(pixels) for pixels in _shifts(audit)]
+        cells = (_cell(value, audit.tolerance) for value in figures)
+        table.add_row(str(layer.number or ""), escape(_label(layer)), *cells)
+    return table
+
+
+def logit_table(audit: Audit) -> Table:
+    """Agreement, divergence and order of the answers by resolution."""
+    labelled = audit.accuracy is not None
+    title = f"{escape(audit.model)}: answers beside those at {audit.size} px"
+    table = Table(
+        title=title, box=None, padding=(0, 2, 0, 0), pad_edge=False, title_justify="left", caption_justify="left"
+    )
+    names = ["downscaling", "", "same class", "KL", "confidence ≥", *(["accuracy", "loss ≤"] if labelled else [])]
+    for name in names:
+        table.add_column(name, justify="left" if name == "downscaling" else "right", no_wrap=True)
+    shown = spread(audit.resolutions, COLUMNS)
+    for row in audit.logits:
+        if row.resolution in shown:
+            more = [f"{row.accuracy:.3f}", f"{row.scale_con:.3f}"] if labelled else []
+            figures = [f"{row.agreement:.3f}", f"{row.kl:.1e}", f"{row.ordered:.3f}", *more]
+            table.add_row(row.kind, f"{row.resolution} px", *figures)
+    table.caption = f"≥, ≤: share of images no less sure, no worse at {audit.size} px"
+    return table
+
+
+def _title(audit: Audit) -> str:
+    padded = "" if audit.fit is None else f", fit {audit.fit}"
+    return f"{escape(audit.model)}: relative squared error, {audit.images} images, {audit.kind}{padded}"
+
+
+def _label(layer: Layer) -> str:
+    return "the images" if layer.number == 0 else f"{layer.module}({layer.name})"  # one word: cut short, not wrapped
+
+
+def _shifts(audit: Audit) -> list[float]:
+    return sorted({shift.pixels for shift in audit.shift}, reverse=True)
+
+
+def _largest(layer: Layer, kind: str) -> float | None:
+    worst = layer.worst(kind)
+    return None if worst is None else worst[0]
+
+
+def _cell(value: float | None, tolerance: float) -> str:
+    if value is None:
+        return "-"
+    return f"[{'green' if value <= tolerance else 'red'}]{value:.0e}[/]"
