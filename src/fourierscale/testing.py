@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Size, as_size
+from fourierscale.functional.bands import Boundary, Size, as_size
 from fourierscale.functional.resample import Kind, crop, downscale
 
 __all__ = ["TOLERANCE", "assert_scale_equivariant", "equivariance_error", "relative_error"]
@@ -34,6 +34,7 @@ def equivariance_error(
     *,
     domain: Domain = "image",
     kind: Kind = "ideal",
+    boundary: Boundary = "circular",
 ) -> float:
     r"""How far ``function`` is from commuting with downscaling to one resolution (the paper's Equi-Err of one pair).
 
@@ -47,12 +48,13 @@ def equivariance_error(
         resolution: Grid ``r`` to downscale to; an int means a square two-dimensional grid.
         domain: ``"image"`` or ``"coefficients"``.
         kind: How images are downscaled.
+        boundary: What lies beyond the edge of the images that are downscaled.
 
     >>> x = torch.rand(1, 1, 28, 28)
     >>> equivariance_error(torch.tanh, x, 14) > 1e-5
     True
     """
-    return _error(function, x, function(x), as_size(resolution), domain, kind)
+    return _error(function, x, function(x), as_size(resolution), domain, kind, boundary)
 
 
 def assert_scale_equivariant(
@@ -62,6 +64,7 @@ def assert_scale_equivariant(
     *,
     domain: Domain = "image",
     kind: Kind = "ideal",
+    boundary: Boundary = "circular",
     tolerance: float | None = None,
     name: str | None = None,
 ) -> float:
@@ -75,6 +78,7 @@ def assert_scale_equivariant(
         resolutions: Grids to downscale to.
         domain: ``"image"`` or ``"coefficients"``.
         kind: How images are downscaled.
+        boundary: What lies beyond the edge of the images that are downscaled.
         tolerance: Largest relative squared error; default from :data:`TOLERANCE` for the dtype of ``x``.
         name: What to call the function in the message.
 
@@ -85,7 +89,7 @@ def assert_scale_equivariant(
     """
     limit = TOLERANCE[x.dtype] if tolerance is None else tolerance
     large = function(x)
-    errors = {(size := as_size(r)): _error(function, x, large, size, domain, kind) for r in resolutions}
+    errors = {(size := as_size(r)): _error(function, x, large, size, domain, kind, boundary) for r in resolutions}
     if not errors:
         raise ValueError("no resolution was given to check")
     failed = {size: error for size, error in errors.items() if not error <= limit}
@@ -101,17 +105,21 @@ def assert_scale_equivariant(
 
 
 def _error(
-    function: Callable[[Tensor], Tensor], x: Tensor, large: Tensor, size: tuple[int, ...], domain: Domain, kind: Kind
+    function: Callable[[Tensor], Tensor],
+    x: Tensor,
+    large: Tensor,
+    size: tuple[int, ...],
+    domain: Domain,
+    kind: Kind,
+    boundary: Boundary,
 ) -> float:
     """:func:`equivariance_error` with ``large = function(x)`` already there."""
     if domain not in get_args(Domain):
         raise ValueError(f"unknown domain {domain!r}: choose one of {', '.join(get_args(Domain))}")
 
-    def shrink(value: Tensor, to: tuple[int, ...]) -> Tensor:
-        return crop(value, to) if domain == "coefficients" else downscale(value, to, kind)
-
-    small = function(shrink(x, size))
+    images = domain == "image"
+    small = function(downscale(x, size, kind, boundary=boundary) if images else crop(x, size, boundary))
     to = tuple(small.shape[-len(size) :])
     if any(m > n for m, n in zip(to, large.shape[-len(size) :], strict=True)):
         raise ValueError(f"the output for resolution {size} is larger, {to}, than the one for the full input")
-    return relative_error(shrink(large, to), small)
+    return relative_error(downscale(large, to, kind, boundary=boundary) if images else crop(large, to), small)

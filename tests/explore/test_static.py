@@ -113,6 +113,7 @@ def test_what_the_page_cannot_compute_is_refused_or_left_out(tmp_path: Path) -> 
         (Net("ours", "other CNN", plain, cnn.data), "neither a ScaleClassifier nor a small CNN"),
         (small_nets(residual=True)[0], "residual blocks"),
         (small_nets(activation="gelu")[0], "other than ReLU"),
+        (small_nets(boundary="mirror")[0], "another boundary"),
         (small_nets(widths=(300, 500))[0], "parameters, more than"),
         (Net("ours", "ours", ours.model, DATA | {"kind": "gaussian"}), "'gaussian'"),
     ):

@@ -69,6 +69,16 @@ def test_a_larger_picture_is_ideally_downscaled_and_a_smaller_one_kept(viewer: V
         viewer.look(pixels(19), 19, 20)
 
 
+def test_a_mirrored_net_sees_mirrored_images() -> None:
+    ours = small_nets(boundary="mirror")[0]
+    errors = {
+        boundary: Viewer([Net("ours", "ours", ours.model, DATA | {"boundary": boundary})]).look(pixels(40), 40, 13)
+        for boundary in ("mirror", "circular")
+    }
+    assert errors["mirror"]["nets"]["ours"]["error"] < 1e-10 < 1e-4 < errors["circular"]["nets"]["ours"]["error"]
+    assert errors["mirror"]["nets"]["ours"]["small"]["side"] == 13
+
+
 def test_what_was_computed_for_an_image_is_kept_until_the_next(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     both = Lens.both

@@ -63,7 +63,7 @@ def main(device):
         value, found = common_grid.pool_forward(x, boxes, window, cells)
         assert torch.equal(found, places)
         gradient = draw(*value.shape)
-        expected = pooling.pool_backward(gradient.double(), places, boxes, window, cells, "max", 2)
+        expected = pooling.pool_backward(gradient.double(), places, boxes, window, cells, "max", "circular", 2)
         back = common_grid.pool_backward(gradient, places, boxes, window, cells, 2)
         check(f"pool {cells} x {window}", [value, back], [reference, expected])
 

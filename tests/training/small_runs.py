@@ -26,14 +26,13 @@ def spots(count: int, side: int, seed: int, classes: int = 3) -> tuple[np.ndarra
     return (255 * images.clip(0, 1)).astype(np.uint8), labels
 
 
-def small_splits(seed: int = 0, augment: str | None = None) -> ScaledSplits:
-    protocol = Protocol(
-        "small", "small", (90, 45, 60), 195, RESOLUTIONS, (8, 10, 12), mean=(0.1,), std=(0.3,), note="for tests"
-    )
+def small_splits(seed: int = 0, augment: str | None = None, boundary: str = "circular") -> ScaledSplits:
+    sizes, about = (90, 45, 60), {"mean": (0.1,), "std": (0.3,), "boundary": boundary}
+    protocol = Protocol("small", "small", sizes, 195, RESOLUTIONS, (8, 10, 12), note="for tests", **about)
 
     def part(count: int, number: int, augment: str | None = None) -> ScaledDataset:
         images, labels = spots(count, 12, number)
-        return ScaledDataset(images, labels, RESOLUTIONS, mean=(0.1,), std=(0.3,), augment=augment, seed=seed)
+        return ScaledDataset(images, labels, RESOLUTIONS, augment=augment, seed=seed, **about)
 
     parts = part(90, 1, augment), part(45, 2), part(60, 3)
     return ScaledSplits(*parts, protocol, "made up", "for tests", {}, ("one", "two", "three"))

@@ -55,6 +55,7 @@ def evaluate(
             trained.get("seed", 0) if own else 0,
             report,
             kind=about["kind"] if own else None,
+            boundary=about.get("boundary", "circular"),
             size=trained.get("size") if own else None,
         )
     channels, needed = int(splits.test.images.shape[1]), int(about["channels"])

@@ -69,7 +69,7 @@ def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple
     x = 1 - x if invert else x
     note = f"{width} x {height}"
     if side > highest:
-        x = downscale(x, highest)
+        x = downscale(x, highest, boundary=about.get("boundary", "circular"))
         note += f", downscaled to {highest} x {highest}"
     elif height != width:
         note += f", centred square of {side} x {side}"
@@ -87,7 +87,8 @@ def level_names(model: nn.Module, x: Tensor) -> list[str]:
     levels_of = getattr(model, "levels_of", None)
     if levels_of is None:
         return [str(size)]
-    return [*(str(grid(max(level))) for level in levels_of((size, size))[:-1]), str(size)]
+    boundary = getattr(getattr(model, "net", None), "boundary", "circular")
+    return [*(str(grid(max(level), boundary)) for level in levels_of((size, size))[:-1]), str(size)]
 
 
 def draw_features(model: nn.Module, x: Tensor, most: int = 64, side: int = 84) -> Any:
@@ -99,7 +100,7 @@ def draw_features(model: nn.Module, x: Tensor, most: int = 64, side: int = 84) -
     with torch.inference_mode():
         maps = model.features(x)  # type: ignore[operator]
         if getattr(model, "features_domain", "coefficients") == "coefficients":
-            maps = synthesize(maps, side)
+            maps = synthesize(maps, side, getattr(getattr(model, "net", None), "boundary", "circular"))
         else:
             maps = nn.functional.interpolate(maps.float(), (side, side), mode="nearest")
     maps = maps[0, :most]

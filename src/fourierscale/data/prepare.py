@@ -18,6 +18,7 @@ from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
 from fourierscale.data.scaled import ResolutionMode, ScaledDataset
 from fourierscale.data.splits import split_hash, stratified_split, subset
 from fourierscale.data.streamed import StreamedImages
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 
 __all__ = ["MEMORY_LIMIT", "ScaledSplits", "load_protocol"]
@@ -73,6 +74,7 @@ def load_protocol(
     report: sources.Report | None = None,
     *,
     kind: Kind | None = None,
+    boundary: Boundary | None = None,
     fit: Fit | None = None,
     fit_size: int | None = None,
     train_size: int | None = None,
@@ -90,6 +92,7 @@ def load_protocol(
         seed: Decides the splits, the resolutions and the augmentation.
         report: As for :func:`get`.
         kind: Downscale in another way than the protocol says.
+        boundary: Downscale with another boundary than the protocol says; give that of the model.
         fit: Bring all images to one size; see :func:`fit_to`.
         fit_size: That size; the protocol's largest resolution if not given.
         train_size: Use only so many training images, nested for one seed and stratified.
@@ -104,6 +107,8 @@ def load_protocol(
     protocol = name if isinstance(name, Protocol) else find_protocol(name, size)
     if kind is not None:
         protocol = dataclasses.replace(protocol, kind=kind)
+    if boundary is not None:
+        protocol = dataclasses.replace(protocol, boundary=boundary)
     if protocol.dataset.startswith(FOLDER):
         found = _open_folder(protocol, memory_limit)
     else:
@@ -132,6 +137,7 @@ def load_protocol(
             protocol.resolutions if single is None else (single,),
             resolution_mode=resolution_mode,
             kind=protocol.kind,
+            boundary=protocol.boundary,
             fit=fit,
             fit_size=None if fit is None else (fit_size or protocol.resolutions[-1]),
             mean=protocol.mean,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from fourierscale.data.errors import DataError, UnknownNameError, nearest
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 
 __all__ = ["FOLDER", "Protocol", "find_protocol", "list_protocols"]
@@ -28,6 +29,7 @@ class Protocol:
         mean: Subtracted from each channel.
         std: Each channel is divided by it.
         kind: How images are downscaled.
+        boundary: What lies beyond their edge then.
         train_size: If given, only so many of the training images are used, nested for one seed.
         train_resolution: If given, training and validation images all have this resolution (missing scales).
         part: If given, only this official part of the dataset is used.
@@ -44,6 +46,7 @@ class Protocol:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     kind: Kind = "ideal"
+    boundary: Boundary = "circular"
     train_size: int | None = None
     train_resolution: int | None = None
     part: str | None = None

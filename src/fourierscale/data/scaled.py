@@ -16,6 +16,7 @@ from fourierscale.data.fit import Fit, fit_to
 from fourierscale.data.splits import assign_resolutions
 from fourierscale.data.streamed import StreamedImages
 from fourierscale.functional import downscale
+from fourierscale.functional.bands import Boundary, check_boundary
 from fourierscale.functional.resample import Kind
 
 __all__ = ["Batch", "BatchIndices", "ResolutionMode", "ScaledDataset"]
@@ -62,6 +63,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             :func:`assign_resolutions`); ``"every"``: each image comes at every resolution, item ``i`` being image
             ``i % N`` at ``resolutions[i // N]``.
         kind: How to downscale: ``"ideal"``, ``"gaussian"`` or ``"bicubic"``.
+        boundary: What lies beyond the images' edge when they are downscaled; give that of the model.
         fit: Bring every image to ``fit_size``, for models that take one size; see :func:`fit_to`.
         fit_size: That size; the largest resolution if not given.
         mean: Subtracted from each channel.
@@ -83,6 +85,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         *,
         resolution_mode: ResolutionMode = "one",
         kind: Kind = "ideal",
+        boundary: Boundary = "circular",
         fit: Fit | None = None,
         fit_size: int | None = None,
         mean: Sequence[float] | None = None,
@@ -101,6 +104,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             raise ValueError(f"expected resolution_mode to be 'one' or 'every', got {resolution_mode!r}")
         if kind not in get_args(Kind):
             raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
+        self.boundary = check_boundary(boundary)
         if fit is not None and fit not in get_args(Fit):
             raise ValueError(f"unknown fit {fit!r}: choose one of {', '.join(get_args(Fit))}")
         if fit_size is not None and (fit is None or fit_size < self.resolutions[-1]):
@@ -168,11 +172,12 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         stored = (items % len(self.labels)).to(self.device)
         x = self.images[stored].to(torch.float32) / 255
         if self.augment is None or not self.augment.steps:
-            x = downscale(x, resolution, self.kind)
+            x = downscale(x, resolution, self.kind, boundary=self.boundary)
         else:
             epoch, number = getattr(indices, "epoch", self.epoch), getattr(indices, "number", 0)
             generator = batch_generator(self.seed, epoch, number)
-            x = downscale(self.augment(x, generator, "image"), resolution, self.kind)
+            x = self.augment(x, generator, "image")
+            x = downscale(x, resolution, self.kind, boundary=self.boundary)
             x = self.augment(x, generator, "scaled")
         if self.fit is not None and self.fit_size is not None:
             x = fit_to(x, self.fit_size, self.fit)

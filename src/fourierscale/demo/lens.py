@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.data.fit import Fit, fit_to
-from fourierscale.functional import synthesize
+from fourierscale.functional import downscale, synthesize
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ScaleClassifier
@@ -28,6 +29,7 @@ class Lens:
         fit: How images reach a model of one input size; see :func:`fourierscale.data.fit.fit_to`.
         fit_size: That size.
         kind: How images are downscaled.
+        boundary: What lies beyond their edge then.
 
     >>> from fourierscale.models import create_model
     >>> lens = Lens(create_model("scalenet-tiny").eval(), [0.1], [0.3])
@@ -44,6 +46,7 @@ class Lens:
         fit: Fit | None = None,
         fit_size: int | None = None,
         kind: Kind = "ideal",
+        boundary: Boundary = "circular",
     ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
@@ -51,12 +54,14 @@ class Lens:
         self.fit: Fit | None = fit
         self.fit_size = fit_size
         self.kind: Kind = kind
+        self.boundary: Boundary = boundary
         self.domain: Domain = getattr(model, "features_domain", "coefficients")
 
     @classmethod
     def of_data(cls, model: nn.Module, data: Mapping[str, Any]) -> Lens:
         """From what a run's ``model.json`` says about its images."""
-        return cls(model, data["mean"], data["std"], data["fit"], data["fit_size"], data["kind"])
+        boundary = data.get("boundary", "circular")
+        return cls(model, data["mean"], data["std"], data["fit"], data["fit_size"], data["kind"], boundary)
 
     def features(self, x: Tensor) -> Tensor:
         """The final feature map of images ``(B, C, m, m)``."""
@@ -75,13 +80,18 @@ class Lens:
             return features.float(), self.model.head(features).float()
         return self.features(x), self.logits(x)
 
+    def downscale(self, x: Tensor, resolution: int) -> Tensor:
+        """Images as the net was trained to see them at a resolution."""
+        return downscale(x, resolution, self.kind, boundary=self.boundary)
+
     def shrink(self, large: Tensor, small: Tensor, ratio: float) -> Tensor:
         """Features of the image, downscaled to compare with those of the downscaled image."""
-        return shrink_features(large, small, ratio, self.domain, self.kind, self.fit)
+        return shrink_features(large, small, ratio, self.domain, self.kind, self.fit, self.boundary)
 
     def picture(self, features: Tensor, side: int) -> Tensor:
         """Features as maps to look at: coefficients are sampled on ``side`` x ``side``, others are maps already."""
-        return synthesize(features, side) if self.domain == "coefficients" else features
+        boundary = getattr(getattr(self.model, "net", None), "boundary", "circular")
+        return synthesize(features, side, boundary) if self.domain == "coefficients" else features
 
     def _inputs(self, x: Tensor) -> Tensor:
         x = x.to(self.device)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from fourierscale.data import ScaledSplits
 from fourierscale.data.fit import Fit
 from fourierscale.demo.lens import Lens
-from fourierscale.functional import downscale, grid
+from fourierscale.functional import grid
 from fourierscale.testing import relative_error
 
 __all__ = ["BothWays", "Judged", "both_ways", "choose_digit", "judge", "png"]
@@ -51,13 +51,13 @@ def both_ways(
         fit: How images reach a model of one input size.
     """
     size, mean, std = int(digit.shape[-1]), splits.test.mean, splits.test.std
-    lens = Lens(model, mean, std, fit, size, splits.protocol.kind)
+    lens = Lens(model, mean, std, fit, size, splits.protocol.kind, splits.protocol.boundary)
     x = digit * std + mean
     large = lens.features(x)
     channel = int(lens.picture(large, size)[0].flatten(1).var(1).argmax())
     found = []
     for r in resolutions:
-        small = lens.features(downscale(x, r, lens.kind))
+        small = lens.features(lens.downscale(x, r))
         shrunk = lens.shrink(large, small, r / size)
         maps = [lens.picture(value, r)[0, channel].cpu() for value in (small, shrunk)]
         found.append(BothWays(maps[0], maps[1], relative_error(shrunk, small)))

@@ -92,6 +92,9 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
         raise _cannot(net, f"has {count:,} parameters, more than the {MAX_PARAMETERS:,} that a page should carry")
     if net.data["kind"] != "ideal":
         raise _cannot(net, f"downscales its images with {net.data['kind']!r}, the page with 'ideal'")
+    boundary = getattr(getattr(net.model, "net", None), "boundary", "circular")
+    if {boundary, net.data.get("boundary", "circular")} != {"circular"}:
+        raise _cannot(net, "sees another boundary than 'circular'")
     shared = {"key": net.key, "mean": list(net.data["mean"]), "std": list(net.data["std"])}
     if isinstance(net.model, SmallCNN) and net.data["fit"] == "zero":
         return shared | {"kind": "cnn", "description": _cnn(net.model, net.data["fit_size"], weights)}

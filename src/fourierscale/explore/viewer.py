@@ -113,7 +113,7 @@ class Viewer:
             size = int(x.shape[-1])
             if not self.lowest <= resolution <= size:
                 raise LookError(f"expected a resolution from {self.lowest} to {size} pixels, got {resolution}")
-            small = downscale(x, resolution, self.lenses[self.nets[0].key].kind)
+            small = self.lenses[self.nets[0].key].downscale(x, resolution)
             nets = {net.key: self._both_ways(net, x, small, rank) for net in self.nets}
             levels = self._see(self.nets[0], x).probabilities
         return {
@@ -139,7 +139,8 @@ class Viewer:
             self._seen.clear()
         x = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, side, side, channels).movedim(-1, 1)
         x = x.float() / 255
-        return downscale(x, self.highest) if side > self.highest else x
+        boundary = self.lenses[self.nets[0].key].boundary
+        return downscale(x, self.highest, boundary=boundary) if side > self.highest else x
 
     def _see(self, net: Net, x: Tensor) -> _Seen:
         key = net.key, int(x.shape[-1])

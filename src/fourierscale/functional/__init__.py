@@ -1,6 +1,7 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
-from fourierscale.functional.bands import as_size, band, bands, grid, grids
+from fourierscale.functional.bands import as_size, band, bands, grid, grids, period
+from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
 from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
 from fourierscale.functional.levels import Levels
@@ -27,6 +28,7 @@ __all__ = [
     "crop",
     "delta_spectrum",
     "downscale",
+    "extend",
     "fourier_conv",
     "grid",
     "grids",
@@ -36,6 +38,7 @@ __all__ = [
     "nested_activation",
     "nested_map",
     "nested_pool",
+    "period",
     "plan_levels",
     "pool_samples",
     "synthesize",

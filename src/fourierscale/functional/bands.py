@@ -4,12 +4,16 @@ A grid of :math:`n` samples holds the frequencies :math:`|k| \le (n - 1) // 2`: 
 bin of an even grid is always dropped, because :math:`+n/2` and :math:`-n/2` share one bin and no real signal can
 tell them apart. This rule is what makes ideal downscaling compose exactly.
 
+What lies beyond the image's edge decides how long one period is (:func:`period`): the image itself, the image and its
+mirror image, or a larger canvas. The band is that of the period; what works on coefficients sees the period alone.
+
 Along each axis the coefficients are ordered ``[1, cos 1, sin 1, cos 2, sin 2, ...]``, coarse to fine, so that the
 coefficients of a lower resolution are the leading corner.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -25,40 +29,105 @@ Size: TypeAlias = int | Sequence[int]
 Box: TypeAlias = tuple[int, ...]
 """One integer per axis: a grid size or a band per axis."""
 
+Boundary: TypeAlias = str
+"""What lies beyond the image's edge: ``"circular"``, ``"mirror"``, or ``"canvas"``, with its pad and fill if they are
+to differ from ``"canvas:0.5:zero"``. See :func:`fourierscale.functional.extend`."""
 
-def band(n: int) -> int:
-    r"""Highest frequency that a grid of ``n`` samples holds, strictly below Nyquist.
+FILLS = ("zero", "edge", "fade")
+"""What fills a canvas beside the image."""
 
-    .. math:: K = \lfloor (n - 1) / 2 \rfloor
+
+def period(n: int, boundary: Boundary = "circular") -> int:
+    """Samples in one period of an axis of ``n`` samples.
+
+    >>> period(28), period(28, "mirror"), period(28, "canvas"), period(28, "canvas:0.25")
+    (28, 56, 42, 35)
+    """
+    if boundary == "circular":
+        return n
+    if boundary == "mirror":
+        return 2 * n
+    return n + math.floor(canvas(boundary)[0] * n + 0.5)
+
+
+def inside(samples: int, boundary: Boundary = "circular") -> int:
+    """How many of a period's samples lie on the image, the inverse of :func:`period`, rounded up.
+
+    >>> inside(28), inside(56, "mirror"), inside(42, "canvas")
+    (28, 28, 28)
+    """
+    if boundary == "circular":
+        return samples
+    if boundary == "mirror":
+        return -(-samples // 2)
+    return math.ceil(samples / (1 + canvas(boundary)[0]))
+
+
+def canvas(boundary: Boundary) -> tuple[float, str]:
+    """Pad, as a share of the image's side, and fill of a canvas; refuses a boundary that does not exist.
+
+    >>> canvas("canvas"), canvas("canvas:0.25"), canvas("canvas:1:edge")
+    ((0.5, 'zero'), (0.25, 'zero'), (1.0, 'edge'))
+    """
+    kind, _, rest = str(boundary).partition(":")
+    pad, _, fill = rest.partition(":")
+    try:
+        share = float(pad) if pad else 0.5
+    except ValueError:
+        share = -1.0
+    if kind != "canvas" or not 0 <= share <= 4 or (fill or FILLS[0]) not in FILLS:
+        raise ValueError(
+            f"unknown boundary {boundary!r}: choose circular, mirror or canvas, such as 'canvas:0.5:zero' "
+            f"with a pad from 0 to 4 and one of the fills {', '.join(FILLS)}"
+        )
+    return share, fill or FILLS[0]
+
+
+def check_boundary(boundary: Boundary) -> Boundary:
+    """The boundary itself, after refusing one that does not exist."""
+    period(1, boundary)
+    return boundary
+
+
+def band(n: int, boundary: Boundary = "circular") -> int:
+    r"""Highest frequency that a grid of ``n`` samples holds, strictly below Nyquist of its period :math:`N`.
+
+    .. math:: K = \lfloor (N - 1) / 2 \rfloor
 
     >>> band(27), band(28), band(1)
     (13, 13, 0)
+    >>> band(27, "mirror"), band(28, "mirror")  # nothing is dropped
+    (26, 27)
     """
     if n < 1:
         raise ValueError(f"a grid needs at least 1 sample per axis, got {n}")
-    return (n - 1) // 2
+    return (period(n, boundary) - 1) // 2
 
 
-def grid(band: int) -> int:
-    """Fewest samples that hold ``band``, which is also its number of real coefficients.
+def grid(band: int, boundary: Boundary = "circular") -> int:
+    """Fewest samples that hold ``band``; for a circular boundary this is also its number of real coefficients.
 
-    >>> grid(13), grid(0)
-    (27, 1)
+    >>> grid(13), grid(0), grid(27, "mirror")
+    (27, 1, 28)
     """
-    return 2 * band + 1
+    samples = 2 * band + 1
+    n = inside(samples, boundary)
+    while n > 1 and period(n - 1, boundary) >= samples:
+        n -= 1
+    return n if period(n, boundary) >= samples else n + 1
 
 
-def bands(size: Sequence[int]) -> Box:
+def bands(size: Sequence[int], boundary: Boundary = "circular") -> Box:
     """Band of every axis of a grid.
 
     >>> bands((28, 33))
     (13, 16)
     """
-    return tuple(band(n) for n in size)
+    return tuple(band(n, boundary) for n in size)
 
 
 def grids(bands: Sequence[int]) -> Box:
-    """Smallest grid that holds a band on every axis; the shape of its coefficients.
+    """Smallest circular grid that holds a band on every axis; the shape of its coefficients.
 
     >>> grids((13, 16))
     (27, 33)

@@ -1,7 +1,7 @@
 """Constant matrices, computed once in double precision and kept for each dtype and device.
 
-Each constant is a function of integers decorated with :func:`constant`; calling it with a dtype and a device in
-addition gives the cached tensor. Nothing here is ever saved in a ``state_dict``.
+Each constant is a function of integers and names decorated with :func:`constant`; calling it with a dtype and a device
+in addition gives the cached tensor. Nothing here is ever saved in a ``state_dict``.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _LIMIT = 4096  # entries; a net of ten levels and a few resolutions needs about 
 def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Cache ``build(*key)``, a float64 tensor on the CPU, for each ``(*key, dtype, device)``."""
 
-    def make(arguments: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    def make(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         return build(*arguments).to(dtype=dtype, device=device)
 
-    def place(arguments: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> str:
+    def place(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> str:
         """Name under which the constant is stored, after making sure that it is."""
         name = re.sub(r"\W+", "_", f"{build.__name__}_{arguments}_{dtype}_{device}")
         if not hasattr(_STORE, name):
@@ -51,9 +51,10 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @functools.wraps(build)
     def cached(*key: Any) -> Tensor:
-        *sizes, dtype, device = key
+        *rest, dtype, device = key
         # index: while the compiler traces, a size becomes a constant of the graph
-        found: Tensor = getattr(_STORE, place(tuple(operator.index(n) for n in sizes), dtype, device))
+        arguments = tuple(n if isinstance(n, str) else operator.index(n) for n in rest)
+        found: Tensor = getattr(_STORE, place(arguments, dtype, device))
         return found
 
     return cached

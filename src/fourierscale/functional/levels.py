@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from fourierscale.functional.bands import Box, as_size, bands
+from fourierscale.functional.bands import Boundary, Box, as_size, bands, period
 
 Resolutions: TypeAlias = "Levels | Iterable[int | Sequence[int]] | Literal['all']"
 """What the layers take: a list, a range, ``"all"`` or a :class:`Levels`."""
@@ -148,6 +148,19 @@ class Levels:
         levels = Levels("all")
         levels.axes = tuple(
             None if chain is None else tuple(r for r, _ in itertools.groupby(_ceil(r, window) for r in chain))
+            for chain in self.axes
+        )
+        return levels
+
+    def periods(self, boundary: Boundary) -> Levels:
+        """The level set behind the door of a net: resolution ``n`` becomes the samples of one period.
+
+        >>> Levels([8, 28]).periods("mirror").bands
+        ((7,), (27,))
+        """
+        levels = Levels("all")
+        levels.axes = tuple(
+            None if chain is None else tuple(tuple(period(n, boundary) for n in r) for r in chain)
             for chain in self.axes
         )
         return levels

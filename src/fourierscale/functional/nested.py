@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Box, Size, as_size, bands, coefficient_bands, grids
+from fourierscale.functional.bands import Boundary, Box, Size, as_size, bands, coefficient_bands, grids
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import analyze, synthesize
@@ -274,7 +274,14 @@ def nested_pool(
     )
 
 
-def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind = "max") -> Tensor:
+def level_pool(
+    coeffs: Tensor,
+    boxes: Sequence[Box],
+    window: int,
+    cells: int,
+    kind: PoolKind = "max",
+    boundary: Boundary = "circular",
+) -> Tensor:
     """What the classifier's head sees of each level: its samples on one grid for all levels, pooled.
 
     Args:
@@ -283,6 +290,7 @@ def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, ki
         window: Samples per window and axis.
         cells: Windows per axis.
         kind: ``"max"`` or ``"average"``.
+        boundary: What lies beyond the image's edge: the windows lie on the image alone.
 
     Returns:
         ``(B, levels, C * cells^2)``.
@@ -290,7 +298,7 @@ def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, ki
     >>> level_pool(torch.randn(2, 3, 7, 7), [(1, 1), (3, 3)], 4, 2).shape
     torch.Size([2, 2, 12])
     """
-    samples = [synthesize(coeffs[corner(box)], window * cells) for box in boxes]
+    samples = [synthesize(coeffs[corner(box)], window * cells, boundary) for box in boxes]
     return torch.stack([pool_samples(x, window, kind).flatten(1) for x in samples], dim=1)
 
 

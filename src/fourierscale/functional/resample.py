@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fourierscale.functional.bands import (
+    Boundary,
     Box,
     Size,
     as_size,
@@ -18,6 +19,7 @@ from fourierscale.functional.bands import (
     coefficient_bands,
     frequencies,
     grids,
+    period,
     spatial_size,
 )
 from fourierscale.functional.constants import constant
@@ -27,7 +29,7 @@ Kind: TypeAlias = Literal["ideal", "gaussian", "bicubic"]
 """How to downscale; see :func:`downscale`."""
 
 
-def crop(coeffs: Tensor, size: Size) -> Tensor:
+def crop(coeffs: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
     r"""Ideal downscaling: keep the frequencies that a grid of ``size`` can hold.
 
     .. math:: \hat y[k] = \hat x[k] \quad \text{for } |k| < m / 2 \text{ on every axis}
@@ -37,6 +39,7 @@ def crop(coeffs: Tensor, size: Size) -> Tensor:
     Args:
         coeffs: ``(..., 2K_1+1, ..., 2K_d+1)``, ordered ``[1, cos 1, sin 1, cos 2, ...]`` per axis.
         size: Target grid ``(m_1, ..., m_d)``; an int means a square two-dimensional grid.
+        boundary: What lies beyond the image's edge, which decides the band of a grid.
 
     >>> crop(torch.zeros(1, 3, 27, 27), 14).shape
     torch.Size([1, 3, 13, 13])
@@ -44,12 +47,12 @@ def crop(coeffs: Tensor, size: Size) -> Tensor:
     target = as_size(size)
     have = coefficient_bands(coeffs, len(target))
     for k, m in zip(have, target, strict=True):
-        if band(m) > k:
+        if band(m, boundary) > k:
             raise ValueError(
-                f"cannot crop band {k} to resolution {m} (band {band(m)}): "
+                f"cannot crop band {k} to resolution {m} (band {band(m, boundary)}): "
                 f"crop only shrinks; use synthesize(coeffs, {m}) to upscale"
             )
-    return coeffs[corner(bands(target))]
+    return coeffs[corner(bands(target, boundary))]
 
 
 def corner(box: Box) -> tuple[EllipsisType | slice, ...]:
@@ -57,7 +60,9 @@ def corner(box: Box) -> tuple[EllipsisType | slice, ...]:
     return (..., *(slice(n) for n in grids(box)))
 
 
-def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = None) -> Tensor:
+def downscale(
+    x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = None, boundary: Boundary = "circular"
+) -> Tensor:
     r"""Downscale an image to any smaller grid.
 
     - ``"ideal"``: keep the band of the small grid, drop the rest (the paper's :math:`\mathcal D_R`, Eq. 5). Composes
@@ -72,9 +77,15 @@ def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = N
         size: Target grid ``(m_1, ..., m_d)`` with ``m <= n``; an int means a square two-dimensional grid.
         kind: One of the three above.
         std: Standard deviation of the Gaussian in pixels of the large grid; default ``(n / m - 1) / 2`` per axis.
+        boundary: What lies beyond the image's edge. ``"mirror"`` composes exactly too and keeps every frequency of the
+            small grid (the DCT-II up to ``k < m``); ``"canvas"`` composes approximately. Bicubic interpolation has a
+            boundary of its own.
 
     >>> x = torch.randn(1, 1, 28, 28)
     >>> torch.allclose(downscale(downscale(x, 21), 12), downscale(x, 12), atol=1e-6)
+    True
+    >>> small = downscale(x, 12, boundary="mirror")
+    >>> torch.allclose(downscale(downscale(x, 21, boundary="mirror"), 12, boundary="mirror"), small, atol=1e-6)
     True
     """
     target = as_size(size)
@@ -82,9 +93,10 @@ def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = N
     if any(m > n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot downscale an image of size {source} to {target}: use upscale for a larger grid")
     if kind == "ideal":
-        return synthesize(analyze(x, len(target), target), target)
+        return synthesize(analyze(x, len(target), target, boundary), target, boundary)
     if kind == "gaussian":
-        return synthesize(_blur(analyze(x, len(target)), source, target, std), target)
+        coeffs = analyze(x, len(target), boundary=boundary)
+        return synthesize(_blur(coeffs, source, target, std, boundary), target, boundary)
     if kind == "bicubic":
         for axis in range(-len(target), 0):
             x = apply_matrix(bicubic_matrix(source[axis], target[axis], x.dtype, x.device), x, axis)
@@ -92,8 +104,10 @@ def downscale(x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = N
     raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
 
 
-def upscale(x: Tensor, size: Size) -> Tensor:
+def upscale(x: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
     """Ideal upscaling: the same trigonometric polynomial on a larger grid. ``downscale`` takes it back exactly.
+
+    (On a ``"canvas"``, approximately.)
 
     >>> x = downscale(torch.randn(1, 1, 28, 28), 15)
     >>> torch.allclose(downscale(upscale(x, (28, 40)), 15), x, atol=1e-5)
@@ -103,15 +117,15 @@ def upscale(x: Tensor, size: Size) -> Tensor:
     source = spatial_size(x, len(target))
     if any(m < n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot upscale an image of size {source} to {target}: use downscale for a smaller grid")
-    return synthesize(analyze(x, len(target)), target)
+    return synthesize(analyze(x, len(target), boundary=boundary), target, boundary)
 
 
-def _blur(coeffs: Tensor, source: Box, target: Box, std: float | None) -> Tensor:
-    """Multiply by the Gaussian's transfer function ``exp(-(std * 2 pi k / n)^2 / 2)`` on every axis."""
+def _blur(coeffs: Tensor, source: Box, target: Box, std: float | None, boundary: Boundary) -> Tensor:
+    """Multiply by the Gaussian's transfer function ``exp(-(std * 2 pi k / N)^2 / 2)``, ``N`` the period, per axis."""
     for axis, (n, m) in enumerate(zip(source, target, strict=True), start=-len(source)):
         sigma = (n / m - 1) / 2 if std is None else std
         k = frequencies(coeffs.shape[axis], coeffs.dtype, coeffs.device)
-        gain = torch.exp(-0.5 * (k * (2 * math.pi * sigma / n)) ** 2)
+        gain = torch.exp(-0.5 * (k * (2 * math.pi * sigma / period(n, boundary))) ** 2)
         coeffs = coeffs * gain.reshape(-1, *(1,) * (-axis - 1))
     return coeffs
 

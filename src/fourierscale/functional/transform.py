@@ -4,6 +4,10 @@ Per axis the basis is :math:`[1, \sqrt2 \cos t, \sqrt2 \sin t, \sqrt2 \cos 2t, \
 sample :math:`j`: orthonormal under the mean, so the mean of :math:`x^2` over any grid that holds the band is the sum
 of the squared coefficients (Parseval), and the mean of :math:`x` is the first coefficient.
 
+That is one period; what of it is the image, and what lies beyond the image's edge, is the boundary's matter
+(:mod:`fourierscale.functional.boundary`): ``t`` is measured along the period, and under ``"mirror"`` the samples lie
+half a sample beside the axis of symmetry, so that the image has cosines alone.
+
 Each axis is transformed by a matrix product on small grids and by a real FFT on large ones. Both give the same
 coefficients; which one runs is a matter of speed alone (``benchmarks/transforms.py`` measures where they cross).
 """
@@ -15,44 +19,63 @@ import math
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Size, as_size, band, bands, coefficient_bands, grid, spatial_size
+from fourierscale.functional.bands import (
+    Boundary,
+    Size,
+    as_size,
+    band,
+    bands,
+    coefficient_bands,
+    grid,
+    period,
+    spatial_size,
+)
+from fourierscale.functional.boundary import extend_axis
 from fourierscale.functional.constants import constant
 
 FFT_FROM = {"cpu": 224, "cuda": 2304}
 """Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``."""
 
 
-def analyze(x: Tensor, axes: int = 2, size: Size | None = None) -> Tensor:
+def analyze(x: Tensor, axes: int = 2, size: Size | None = None, boundary: Boundary = "circular") -> Tensor:
     r"""Real Fourier coefficients of an image: :math:`C = A^\top x A` in two dimensions.
 
     .. math:: C[k] = \frac1{n} \sum_j x[j] \, b_k(2\pi j / n), \qquad
         b = [1, \sqrt2\cos t, \sqrt2\sin t, \sqrt2\cos 2t, \dots] \text{ per axis}
 
-    The Nyquist bin of an even axis is dropped: it is not in the band of the grid.
+    The Nyquist bin of an even axis is dropped: it is not in the band of the grid. Under another boundary than the
+    circular one the image is first extended to one period; under ``"mirror"`` this is the cosine transform (DCT-II)
+
+    .. math:: C[k] = \frac{\sqrt 2^{[k > 0]}}{n} \sum_j x[j] \, \cos\big(\pi k (j + \tfrac12) / n\big), \quad k < n
+
+    with a zero at every sine.
 
     Args:
         x: Image ``(..., n_1, ..., n_d)``, real.
         axes: Number ``d`` of spatial axes, the last ones.
         size: Keep only the frequencies that a grid of this size holds (``crop`` for free); default: all of them.
+        boundary: What lies beyond the image's edge: ``"circular"``, ``"mirror"`` or ``"canvas"``.
 
     Returns:
-        ``(..., 2K_1+1, ..., 2K_d+1)`` with ``K = band(n)`` per axis.
+        ``(..., 2K_1+1, ..., 2K_d+1)`` with ``K = band(n, boundary)`` per axis.
 
     >>> analyze(torch.ones(1, 3, 28, 33)).shape
     torch.Size([1, 3, 27, 33])
+    >>> analyze(torch.ones(1, 3, 28, 33), boundary="mirror").shape
+    torch.Size([1, 3, 55, 65])
     """
     n = spatial_size(x, axes)
-    keep = bands(n)
+    keep = bands(n, boundary)
     if size is not None:
-        keep = bands(as_size(size))
-        if len(keep) != axes or any(k > band(m) for k, m in zip(keep, n, strict=True)):
+        keep = bands(as_size(size), boundary)
+        if len(keep) != axes or any(k > band(m, boundary) for k, m in zip(keep, n, strict=True)):
             raise ValueError(f"an image of size {n} does not hold the band of size {as_size(size)}")
     for axis in range(-axes, 0):
-        x = _analyze_axis(x, axis, keep[axis])
+        x = _analyze_axis(x, axis, keep[axis], boundary)
     return x
 
 
-def synthesize(coeffs: Tensor, size: Size) -> Tensor:
+def synthesize(coeffs: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
     r"""Sample the trigonometric polynomial with these coefficients on a grid: :math:`x = B C B^\top`.
 
     .. math:: x[j] = \sum_k C[k] \, b_k(2\pi j / n)
@@ -63,6 +86,7 @@ def synthesize(coeffs: Tensor, size: Size) -> Tensor:
     Args:
         coeffs: ``(..., 2K_1+1, ..., 2K_d+1)``.
         size: Grid ``(n_1, ..., n_d)``; an int means a square two-dimensional grid.
+        boundary: What lies beyond the image's edge; of one period only the image itself is sampled.
 
     >>> synthesize(torch.ones(1, 1, 1, 1), 3)
     tensor([[[[1., 1., 1.],
@@ -72,7 +96,7 @@ def synthesize(coeffs: Tensor, size: Size) -> Tensor:
     n = as_size(size)
     coefficient_bands(coeffs, len(n))
     for axis in range(-len(n), 0):
-        coeffs = _synthesize_axis(coeffs, axis, n[axis])
+        coeffs = _synthesize_axis(coeffs, axis, n[axis], boundary)
     return coeffs
 
 
@@ -93,18 +117,31 @@ def waves(angles: Tensor, band: int) -> Tensor:
 
 
 @constant
-def synthesis_matrix(n: int, band: int) -> Tensor:
-    """``B``: the basis sampled on ``n`` points, ``(n, 2K+1)``."""
-    turns = torch.arange(n)[:, None] * torch.arange(1, band + 1) % n  # exact: integers before the division
-    t = turns.double() * (2 * math.pi / n)
+def synthesis_matrix(n: int, band: int, boundary: Boundary = "circular") -> Tensor:
+    """``B``: the basis sampled on the ``n`` points of an image, ``(n, 2K+1)``."""
+    # In half samples of the period; exact: integers before the division.
+    halves = 2 * torch.arange(n) + (1 if boundary == "mirror" else 0)
+    whole = 2 * period(n, boundary)
+    turns = halves[:, None] * torch.arange(1, band + 1) % whole
+    t = turns.double() * (2 * math.pi / whole)
     pairs = math.sqrt(2) * torch.stack([t.cos(), t.sin()], dim=-1).flatten(1)
     return torch.cat([torch.ones(n, 1, dtype=torch.float64), pairs], dim=1)
 
 
 @constant
-def analysis_matrix(n: int, band: int) -> Tensor:
-    """``A^T``: the transpose of the basis divided by ``n``, ``(2K+1, n)``; a left inverse of ``B``."""
-    return (synthesis_matrix(n, band, torch.float64, torch.device("cpu")) / n).mT.contiguous()
+def analysis_matrix(n: int, band: int, boundary: Boundary = "circular") -> Tensor:
+    """``A^T``: the mean over one period with each basis function, ``(2K+1, n)``; a left inverse of ``B``.
+
+    For a circular boundary that is the transpose of the basis divided by ``n``.
+    """
+    if boundary in ("circular", "mirror"):
+        matrix = synthesis_matrix(n, band, boundary, torch.float64, torch.device("cpu")) / n
+        if boundary == "mirror":  # both halves of the period have the same mean with a cosine, and cancel with a sine
+            matrix[:, 2::2] = 0
+        return matrix.mT.contiguous()
+    whole = period(n, boundary)
+    matrix = synthesis_matrix(whole, band, torch.float64, torch.device("cpu")) / whole
+    return matrix.mT @ extend_axis(torch.eye(n, dtype=torch.float64), -2, boundary)
 
 
 def uses_fft(n: int, x: Tensor) -> bool:
@@ -112,25 +149,39 @@ def uses_fft(n: int, x: Tensor) -> bool:
     return n >= FFT_FROM.get(x.device.type, FFT_FROM["cpu"])
 
 
-def _analyze_axis(x: Tensor, axis: int, keep: int) -> Tensor:
+def _analyze_axis(x: Tensor, axis: int, keep: int, boundary: Boundary) -> Tensor:
     n = x.shape[axis]
-    if not uses_fft(n, x):
-        return apply_matrix(analysis_matrix(n, keep, x.dtype, x.device), x, axis)
-    spectrum = torch.fft.rfft(_fft_dtype(x).movedim(axis, -1), norm="forward")[..., : keep + 1]
+    if not uses_fft(period(n, boundary), x):
+        return apply_matrix(analysis_matrix(n, keep, boundary, x.dtype, x.device), x, axis)
+    whole = extend_axis(_fft_dtype(x), axis, boundary).movedim(axis, -1)
+    spectrum = torch.fft.rfft(whole, norm="forward")[..., : keep + 1]
+    if boundary == "mirror":
+        cosines = (spectrum * half_sample(whole.shape[-1], keep, whole.dtype, x.device).conj()).real
+        spectrum = torch.complex(cosines, torch.zeros_like(cosines))
     pairs = math.sqrt(2) * torch.stack([spectrum.real[..., 1:], -spectrum.imag[..., 1:]], dim=-1).flatten(-2)
     return torch.cat([spectrum.real[..., :1], pairs], dim=-1).to(x.dtype).movedim(-1, axis)
 
 
-def _synthesize_axis(coeffs: Tensor, axis: int, n: int) -> Tensor:
+def _synthesize_axis(coeffs: Tensor, axis: int, n: int, boundary: Boundary) -> Tensor:
     k = band(coeffs.shape[axis])
-    if not uses_fft(n, coeffs) or n < grid(k):  # the inverse FFT cannot alias
-        return apply_matrix(synthesis_matrix(n, k, coeffs.dtype, coeffs.device), coeffs, axis)
+    whole = period(n, boundary)
+    if not uses_fft(whole, coeffs) or whole < grid(k):  # the inverse FFT cannot alias
+        return apply_matrix(synthesis_matrix(n, k, boundary, coeffs.dtype, coeffs.device), coeffs, axis)
     c = _fft_dtype(coeffs).movedim(axis, -1)
     pairs = c[..., 1:].reshape(*c.shape[:-1], k, 2) / math.sqrt(2)
     real = torch.cat([c[..., :1], pairs[..., 0]], dim=-1)
     imag = torch.cat([torch.zeros_like(c[..., :1]), -pairs[..., 1]], dim=-1)
-    x: Tensor = torch.fft.irfft(torch.complex(real, imag), n=n, norm="forward")
+    spectrum = torch.complex(real, imag)
+    if boundary == "mirror":
+        spectrum = spectrum * half_sample(whole, k, c.dtype, c.device)
+    x: Tensor = torch.fft.irfft(spectrum, n=whole, norm="forward")[..., :n]
     return x.to(coeffs.dtype).movedim(-1, axis)
+
+
+def half_sample(whole: int, band: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Phase of each frequency half a sample further on a period of ``whole`` samples, complex."""
+    t = torch.arange(band + 1, dtype=dtype, device=device) * (math.pi / whole)
+    return torch.complex(t.cos(), t.sin())
 
 
 def _fft_dtype(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fourierscale import functional as F
-from fourierscale.functional.bands import Box, coefficient_bands, grids
+from fourierscale.functional.bands import Boundary, Box, coefficient_bands, grids, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
 from fourierscale.functional.transform import uses_fft
@@ -147,17 +147,25 @@ def nested_pool(
     )
 
 
-def level_pool(coeffs: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind = "max") -> Tensor:
+def level_pool(
+    coeffs: Tensor,
+    boxes: Sequence[Box],
+    window: int,
+    cells: int,
+    kind: PoolKind = "max",
+    boundary: Boundary = "circular",
+) -> Tensor:
     """Pooled samples of every level, for the head; see :func:`fourierscale.functional.level_pool`."""
     n = window * cells
-    fused = kind == "max" and _fits(coeffs, max(n, *(1 + k for k in coeffs.shape[-2:])), LARGE)
+    side = max(n, *(1 + k for k in coeffs.shape[-2:]))
+    fused = kind == "max" and boundary == "circular" and _fits(coeffs, side, LARGE)
     engine = implementation(coeffs, fused=fused)
-    if engine == "torch" or uses_fft(n, coeffs):
-        return F.level_pool(coeffs, boxes, window, cells, kind)
+    if engine == "torch" or uses_fft(period(n, boundary), coeffs):
+        return F.level_pool(coeffs, boxes, window, cells, kind, boundary)
     flat = [k for box in boxes for k in box]
     with _NoAutocast(coeffs) as dtype:
         x = frequency_first(coeffs.to(dtype), 2)
-        pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, engine)[0]
+        pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, boundary, engine)[0]
     return pooled
 
 

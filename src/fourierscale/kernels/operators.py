@@ -160,7 +160,7 @@ nested_activation.register_autograd(_nested_gradient, setup_context=_nested_setu
 
 @torch.library.custom_op("fourierscale::level_pool", mutates_args=())
 def level_pool(
-    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engine: str
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
 ) -> tuple[Tensor, Tensor]:
     """Pooled samples of every level, ``(B, levels, C * cells^2)``, and the places of the maxima."""
     boxes = pairs(bands)
@@ -168,11 +168,13 @@ def level_pool(
         from fourierscale.kernels.gpu import common_grid
 
         return common_grid.pool_forward(x, tuple(boxes), window, cells)
-    return pool_forward(x, boxes, window, cells, kind)  # type: ignore[arg-type]
+    return pool_forward(x, boxes, window, cells, kind, boundary)  # type: ignore[arg-type]
 
 
 @level_pool.register_fake
-def _(x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, engine: str) -> tuple[Tensor, Tensor]:
+def _(
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
+) -> tuple[Tensor, Tensor]:
     batch, channels = x.shape[2:]
     levels = len(bands) // 2
     shape = (batch * channels, levels * cells**2 if kind == "max" else 0)
@@ -187,6 +189,7 @@ def level_pool_backward(
     window: int,
     cells: int,
     kind: str,
+    boundary: str,
     channels: int,
     engine: str,
 ) -> Tensor:
@@ -195,7 +198,7 @@ def level_pool_backward(
         from fourierscale.kernels.gpu import common_grid
 
         return common_grid.pool_backward(gradient, places, tuple(pairs(bands)), window, cells, channels)
-    return pool_backward(gradient, places, pairs(bands), window, cells, kind, channels)  # type: ignore[arg-type]
+    return pool_backward(gradient, places, pairs(bands), window, cells, kind, boundary, channels)  # type: ignore[arg-type]
 
 
 @level_pool_backward.register_fake
@@ -206,6 +209,7 @@ def _(
     window: int,
     cells: int,
     kind: str,
+    boundary: str,
     channels: int,
     engine: str,
 ) -> Tensor:
@@ -213,7 +217,7 @@ def _(
 
 
 def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.engine = inputs
+    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.boundary, ctx.engine = inputs
     ctx.channels = x.shape[-1]
     ctx.save_for_backward(output[1])
     ctx.mark_non_differentiable(output[1])
@@ -221,12 +225,12 @@ def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]
 
 def _pool_gradient(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Any, ...]:
     (places,) = ctx.saved_tensors
-    rest = ctx.window, ctx.cells, ctx.kind, ctx.channels
+    rest = ctx.window, ctx.cells, ctx.kind, ctx.boundary, ctx.channels
     if torch.is_grad_enabled():  # the operator has no derivative of its own, its parts have one
         dx = pool_backward(gradient, places, pairs(ctx.bands), *rest)
     else:
         dx = level_pool_backward(gradient.contiguous(), places, ctx.bands, *rest, ctx.engine)
-    return dx, None, None, None, None, None
+    return dx, None, None, None, None, None, None
 
 
 level_pool.register_autograd(_pool_gradient, setup_context=_pool_setup)

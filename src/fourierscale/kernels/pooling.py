@@ -16,14 +16,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Box, grids
+from fourierscale.functional.bands import Boundary, Box, grids
 from fourierscale.functional.constants import constant
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
 from fourierscale.kernels.nested import along, pieces, workspace
 
 
-def pool_forward(x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind) -> tuple[Tensor, Tensor]:
+def pool_forward(
+    x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind, boundary: Boundary = "circular"
+) -> tuple[Tensor, Tensor]:
     """Pooled samples ``(B, levels, C * cells^2)``, and the place of each maximum ``(B * C, levels * cells^2)``.
 
     A place is ``row * n + column`` on the grid of ``n = window * cells`` samples per axis.
@@ -38,8 +40,8 @@ def pool_forward(x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind:
         spaces = workspace(flat, part, n * max(n, flat.shape[1]), 2)
         for i, box in enumerate(boxes):
             rows, columns = grids(box)
-            z = along(synthesis_matrix(n, box[0], x.dtype, x.device), flat[:rows, :columns, part], 0, spaces[0])
-            z = along(synthesis_matrix(n, box[1], x.dtype, x.device), z, 1, spaces[1])  # (n, n, Q)
+            first, second = (synthesis_matrix(n, k, boundary, x.dtype, x.device) for k in box)
+            z = along(second, along(first, flat[:rows, :columns, part], 0, spaces[0]), 1, spaces[1])  # (n, n, Q)
             z = z.view(cells, window, cells, window, -1)
             if kind == "average":
                 pooled[part, i] = z.mean((1, 3)).movedim(-1, 0)
@@ -49,8 +51,8 @@ def pool_forward(x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind:
             best, row = z.amax(3).max(1)  # (cells, cells, Q)
             chosen = z.gather(1, row[:, None, :, None].expand(-1, 1, -1, window, -1))[:, 0]  # (cells, cells, window, Q)
             column = chosen.max(2).indices  # several times faster than argmax
-            first = torch.arange(0, n, window, device=x.device)
-            place = (row + first[:, None, None]) * n + column + first[:, None]
+            corner = torch.arange(0, n, window, device=x.device)
+            place = (row + corner[:, None, None]) * n + column + corner[:, None]
             pooled[part, i] = best.movedim(-1, 0)
             places[part, i] = place.movedim(-1, 0)
     output = pooled.reshape(batch, channels, len(boxes), -1).transpose(1, 2).reshape(batch, len(boxes), -1)
@@ -58,13 +60,20 @@ def pool_forward(x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind:
 
 
 def pool_backward(
-    gradient: Tensor, places: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind, channels: int
+    gradient: Tensor,
+    places: Tensor,
+    boxes: Sequence[Box],
+    window: int,
+    cells: int,
+    kind: PoolKind,
+    boundary: Boundary,
+    channels: int,
 ) -> Tensor:
     """Gradient of the coefficients, ``(n_1, n_2, B, C)``, from ``(B, levels, C * cells^2)``."""
     n, levels = window * cells, len(boxes)
     batch = gradient.shape[0]
     g = gradient.reshape(batch, levels, channels, cells**2).transpose(1, 2).reshape(-1, levels * cells**2)
-    like = gradient.dtype, gradient.device
+    like = boundary, gradient.dtype, gradient.device
     if kind == "max":
         waves = [_waves(n, [box[axis] for box in boxes], *like) for axis in range(2)]
         level = torch.arange(levels * cells**2, device=gradient.device) // cells**2
@@ -80,18 +89,20 @@ def pool_backward(
     return torch.unflatten(dx.permute(1, 2, 0).contiguous(), -1, (batch, channels))
 
 
-def _waves(n: int, bands: list[int], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _waves(n: int, bands: list[int], boundary: Boundary, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The basis at each sample, zero beyond each level's band, ``(levels, n, m)``."""
-    return level_waves(n, *bands, dtype, device)
+    return level_waves(n, boundary, *bands, dtype, device)
 
 
-def _window_means(n: int, bands: list[int], cells: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.unflatten(_waves(n, bands, dtype, device), 1, (cells, -1)).mean(2)
+def _window_means(
+    n: int, bands: list[int], cells: int, boundary: Boundary, dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    return torch.unflatten(_waves(n, bands, boundary, dtype, device), 1, (cells, -1)).mean(2)
 
 
 @constant
-def level_waves(n: int, *bands: int) -> Tensor:
+def level_waves(n: int, boundary: Boundary, *bands: int) -> Tensor:
     """Basis functions at ``n`` samples, for each level those within its band, ``(levels, n, m)``."""
-    full = synthesis_matrix(n, bands[-1], torch.float64, torch.device("cpu"))
+    full = synthesis_matrix(n, bands[-1], boundary, torch.float64, torch.device("cpu"))
     frequency = (torch.arange(full.shape[1]) + 1) // 2
     return torch.stack([full * (frequency <= k) for k in bands])

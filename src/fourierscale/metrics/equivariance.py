@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics.moments import ItemMean
 from fourierscale.testing import Domain
@@ -58,7 +59,13 @@ class EquivarianceError(ItemMean):
 
 
 def shrink_features(
-    large: Tensor, small: Tensor, ratio: float, domain: Domain, kind: Kind = "ideal", fit: Fit | None = None
+    large: Tensor,
+    small: Tensor,
+    ratio: float,
+    domain: Domain,
+    kind: Kind = "ideal",
+    fit: Fit | None = None,
+    boundary: Boundary = "circular",
 ) -> Tensor:
     r"""The features :math:`D_r g(x)` that those of a downscaled image are compared with.
 
@@ -73,6 +80,7 @@ def shrink_features(
         domain: ``"coefficients"`` or ``"image"``.
         kind: How images are downscaled.
         fit: How a downscaled image was brought to the model's input size.
+        boundary: What lies beyond the images' edge when they are downscaled.
     """
     if domain not in get_args(Domain):
         raise ValueError(f"unknown domain {domain!r}: choose one of {', '.join(get_args(Domain))}")
@@ -82,5 +90,5 @@ def shrink_features(
     if domain == "coefficients":
         return large[..., : to[0], : to[1]]
     if to == tuple(large.shape[-2:]) and ratio < 1 and fit is not None:
-        return fit_to(downscale(large, max(1, round(ratio * to[0])), kind), to[0], fit)
-    return downscale(large, to, kind)
+        return fit_to(downscale(large, max(1, round(ratio * to[0])), kind, boundary=boundary), to[0], fit)
+    return downscale(large, to, kind, boundary=boundary)

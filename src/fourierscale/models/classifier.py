@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import bands
+from fourierscale.functional.bands import Boundary, bands, check_boundary, inside
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.scalenet import ScaleNet
@@ -42,6 +42,7 @@ class ScaleHead(nn.Module):
         dropout: Dropout behind the hidden layer, one mask for all levels of an image.
         cells: Side of the grid of pooled features.
         pool_kind: ``"max"`` or ``"average"``.
+        boundary: That of the net: cells lie on the image, not on what lies beyond its edge.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ScaleHead(nn.Module):
         dropout: float = 0.75,
         cells: int = 2,
         pool_kind: PoolKind = "max",
+        boundary: Boundary = "circular",
     ) -> None:
         super().__init__()
         choice(head, get_args(Head), "head")
@@ -67,7 +69,8 @@ class ScaleHead(nn.Module):
         self.dropout = dropout
         self.cells = positive(cells, "cells")
         self.pool_kind: PoolKind = pool_kind
-        self.window = -(-max(self.levels.highest) // cells)
+        self.boundary = check_boundary(boundary)
+        self.window = -(-inside(max(self.levels.highest), boundary) // cells)
         self.inner = nn.Sequential(nn.LayerNorm(channels * cells**2), nn.Linear(channels * cells**2, hidden))
         self.outer = nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))
         self.steps = nn.Parameter(torch.zeros(len(self.levels))) if head != "plain" else None
@@ -76,7 +79,9 @@ class ScaleHead(nn.Module):
         """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
-        pooled = kernels.level_pool(coeffs, levels, self.window, self.cells, self.pool_kind)  # (B, L, C * cells^2)
+        pooled = kernels.level_pool(  # (B, L, C * cells^2)
+            coeffs, levels, self.window, self.cells, self.pool_kind, self.boundary
+        )
         hidden = self.inner(pooled)
         if self.training and self.dropout > 0:
             # One mask for all levels, so that dropout does not disturb the order of their losses.
@@ -110,6 +115,10 @@ class ScaleClassifier(nn.Module):
 
     def __init__(self, net: ScaleNet, head: ScaleHead) -> None:
         super().__init__()
+        if net.boundary != head.boundary:
+            raise ValueError(
+                f"the net's boundary is {net.boundary!r}, the head's {head.boundary!r}: give both the same"
+            )
         self.net = net
         self.head = head
 
@@ -129,6 +138,7 @@ class ScaleClassifier(nn.Module):
         Bands that pooling maps to the same band of the features are one level, named by the lowest of them.
         """
         seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for level in self.net.levels.of_input(bands(size)):
+        boundary = self.net.boundary
+        for level in self.net.levels.periods(boundary).of_input(bands(size, boundary)):
             seen.setdefault(tuple(k // self.net.rate for k in level), level)
         return list(seen.values())

@@ -147,6 +147,7 @@ def build_scale_classifier(
     dropout: float = 0.75,
     cells: int = 2,
     head_pool: Any = "max",
+    boundary: str = "circular",
 ) -> ScaleClassifier:
     """A :class:`ScaleClassifier` from flat options: those of :class:`ScaleNet`, then those of :class:`ScaleHead`."""
     net = ScaleNet(
@@ -166,9 +167,10 @@ def build_scale_classifier(
         pointwise,
         local,
         nested,
+        boundary,
     )
     return ScaleClassifier(
-        net, ScaleHead(net.out_channels, classes, net.out_levels, head, hidden, dropout, cells, head_pool)
+        net, ScaleHead(net.out_channels, classes, net.out_levels, head, hidden, dropout, cells, head_pool, boundary)
     )
 
 

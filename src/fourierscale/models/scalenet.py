@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from fourierscale import functional as F
+from fourierscale.functional.bands import Boundary, check_boundary, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, PoolKind
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual
@@ -41,6 +42,9 @@ class ScaleNet(nn.Module):
         local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
         nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
             ablation "w/o scale-equivariant ReLU").
+        boundary: What lies beyond the image's edge: ``"circular"``, ``"mirror"`` (exact too, at about four times the
+            cost) or ``"canvas"``; see :func:`fourierscale.functional.extend`. Equivariance is that to downscaling with
+            the same boundary.
 
     >>> import torch
     >>> net = ScaleNet(1, [4, 8], range(8, 17), pool=[1, 2])
@@ -66,14 +70,17 @@ class ScaleNet(nn.Module):
         pointwise: bool = True,
         local: bool = True,
         nested: bool = True,
+        boundary: Boundary = "circular",
     ) -> None:
         super().__init__()
         if not widths:
             raise ValueError("widths must name at least one block, got none")
         self.in_channels = positive(in_channels, "in_channels")
+        self.boundary = check_boundary(boundary)
         self.levels = Levels(resolutions)
         kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
-        reference = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
+        own = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
+        reference = period(own, boundary)
 
         bias = norm == "none"  # an instance norm replaces the mean, so a bias in front of it would be dead
 
@@ -95,7 +102,7 @@ class ScaleNet(nn.Module):
                 pool_kind,
             )
 
-        levels, channels = self.levels, in_channels
+        levels, channels = self.levels.periods(boundary), in_channels  # layers see periods, whatever they hold
         blocks: list[nn.Module] = []
         if residual:
             blocks.append(nn.Sequential(LocalFourierConv2d(channels, stem, 1, reference, bias), activate(stem)))
@@ -121,7 +128,7 @@ class ScaleNet(nn.Module):
                 f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
                 + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
             )
-        features: Tensor = self.blocks(F.analyze(x))
+        features: Tensor = self.blocks(F.analyze(x, boundary=self.boundary))
         return features
 
 

@@ -6,47 +6,60 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import functional as F
-from fourierscale.functional.bands import Box, Size, as_size, bands, grids
+from fourierscale.functional.bands import Boundary, Box, Size, as_size, bands, check_boundary, coefficient_bands, grids
 from fourierscale.functional.resample import corner
 from fourierscale.nn.checks import positive
 
 
 class ToCoefficients(nn.Module):
-    """The door: images ``(..., n_1, ..., n_d)`` to coefficients. See :func:`fourierscale.functional.analyze`."""
+    """The door: images ``(..., n_1, ..., n_d)`` to coefficients. See :func:`fourierscale.functional.analyze`.
 
-    def __init__(self, axes: int = 2) -> None:
+    Args:
+        axes: Number of spatial axes.
+        boundary: What lies beyond the image's edge, ``"circular"``, ``"mirror"`` or ``"canvas"``. Layers behind the
+            door work at the resolutions ``Levels(resolutions).periods(boundary)``.
+    """
+
+    def __init__(self, axes: int = 2, boundary: Boundary = "circular") -> None:
         super().__init__()
         self.axes = positive(axes, "axes")
+        self.boundary = check_boundary(boundary)
 
     def forward(self, x: Tensor) -> Tensor:
         """Analyze the last ``axes`` axes."""
-        return F.analyze(x, self.axes)
+        return F.analyze(x, self.axes, boundary=self.boundary)
 
     def extra_repr(self) -> str:
-        """Number of axes."""
-        return f"axes={self.axes}"
+        """Number of axes and boundary."""
+        return f"axes={self.axes}, boundary={self.boundary!r}"
 
 
 class ToImage(nn.Module):
     """The exit: coefficients to images. See :func:`fourierscale.functional.synthesize`.
 
     Args:
-        size: Grid of the images; default: the smallest grid that holds the band, ``2K+1`` per axis.
+        size: Grid of the images; default: the smallest grid that holds the band, ``2K+1`` per axis (``"mirror"``:
+            ``K+1``).
         axes: Number of spatial axes.
+        boundary: That of the door.
     """
 
-    def __init__(self, size: Size | None = None, axes: int = 2) -> None:
+    def __init__(self, size: Size | None = None, axes: int = 2, boundary: Boundary = "circular") -> None:
         super().__init__()
+        self.boundary = check_boundary(boundary)
         self.size = None if size is None else as_size(size)
         self.axes = positive(axes, "axes") if self.size is None else len(self.size)
 
     def forward(self, coeffs: Tensor) -> Tensor:
         """Synthesize on the grid of this module."""
-        return F.synthesize(coeffs, tuple(coeffs.shape[-self.axes :]) if self.size is None else self.size)
+        size = self.size
+        if size is None:
+            size = tuple(F.grid(k, self.boundary) for k in coefficient_bands(coeffs, self.axes))
+        return F.synthesize(coeffs, size, self.boundary)
 
     def extra_repr(self) -> str:
-        """Grid of the images."""
-        return f"size={self.size}, axes={self.axes}"
+        """Grid of the images and boundary."""
+        return f"size={self.size}, axes={self.axes}, boundary={self.boundary!r}"
 
 
 class ScaleEquivariant(nn.Module):

@@ -57,6 +57,7 @@ class DataConfig:
         offline: Try neither mirrors nor npm.
         seed: Decides splits and resolutions; the published splits have seed 0.
         kind: How to downscale, if not as the protocol says.
+        boundary: What lies beyond the images' edge when they are downscaled, if not what the model says.
         train_size: Use only so many training images.
         size: Side of the images of ``folder:PATH``.
         augment: Name of the augmentation of the training images.
@@ -72,6 +73,7 @@ class DataConfig:
     offline: bool = False
     seed: int = 0
     kind: Kind | None = None
+    boundary: str | None = None
     train_size: int | None = None
     size: int | None = None
     augment: str = "none"

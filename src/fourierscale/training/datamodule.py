@@ -40,6 +40,7 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
             data.seed,
             report,
             kind=data.kind,
+            boundary=data.boundary or model_boundary(config),
             fit=data.fit or info.fit,  # type: ignore[arg-type]
             fit_size=info.fit_size if (data.fit or info.fit) else None,
             train_size=data.train_size,
@@ -50,6 +51,14 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
         raise ConfigError(str(error)) from None
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
     return splits
+
+
+def model_boundary(config: Config) -> str | None:
+    """The boundary of a config's model, with which its images are downscaled; None for a model that has none."""
+    info = model_info(config.model.name)
+    if "boundary" not in info.options:
+        return None
+    return str(config.model.overrides.get("boundary", info.default("boundary")))
 
 
 class ScaleDataModule(pl.LightningDataModule):

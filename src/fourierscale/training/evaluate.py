@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
 from fourierscale.data.fit import Fit, fit_to
+from fourierscale.data.protocols import Protocol
 from fourierscale.data.sources import Report
 from fourierscale.functional import band, downscale
-from fourierscale.functional.resample import Kind
 from fourierscale.metrics import (
     EquivarianceError,
     LevelCalibration,
@@ -89,11 +89,11 @@ def evaluate(
     model = model.to(where).eval()
     measured = getattr(splits, split)
     equivariance = splits.protocol.equivariance
-    run = _Runner(model, _unfitted(measured, where), splits.protocol.kind, fit, fit_size, where, workers)
+    run = _Runner(model, _unfitted(measured, where), splits.protocol, fit, fit_size, where, workers)
     with torch.inference_mode(), torch.autocast(where.type, enabled=False):
         chosen = _draw(len(measured), limit, seed)
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
-        validation = _Runner(model, _unfitted(splits.val, where), splits.protocol.kind, fit, fit_size, where, workers)
+        validation = _Runner(model, _unfitted(splits.val, where), splits.protocol, fit, fit_size, where, workers)
         temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
         measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature, report)
     model.train(was_training)
@@ -116,13 +116,14 @@ class _Runner:
         self,
         model: nn.Module,
         dataset: ScaledDataset,
-        kind: Kind,
+        protocol: Protocol,
         fit: Fit | None,
         fit_size: int | None,
         device: torch.device,
         workers: int,
     ) -> None:
-        self.model, self.dataset, self.kind, self.device = model, dataset, kind, device
+        self.model, self.dataset, self.device = model, dataset, device
+        self.kind, self.boundary = protocol.kind, protocol.boundary
         self.workers = workers if dataset.device.type == "cpu" else 0
         self.fit: Fit | None = fit
         self.fit_size = fit_size or max(dataset.resolutions)
@@ -157,7 +158,7 @@ class _Runner:
         """Names (bands) of the levels of an image; a model without levels has one."""
         levels_of = getattr(self.model, "levels_of", None)
         if levels_of is None:
-            return [band(resolution)]
+            return [band(resolution, self.boundary)]
         return [max(level) for level in levels_of((resolution, resolution))]
 
     def one_pass(self, resolution: int, equivariance: Sequence[int]) -> dict[int, int]:
@@ -178,11 +179,12 @@ class _Runner:
             logits, mapped = self.logits(batch.images), self.one_pass(batch.resolution, equivariance)
             features = self._features(batch.images)
             for r in below:
-                small = downscale(batch.images, r, self.kind)
+                small = downscale(batch.images, r, self.kind, boundary=self.boundary)
                 of_small = self._features(small)
                 if features is not None and of_small is not None:
                     ratio = r / batch.resolution
-                    error.update(shrink_features(features, of_small, ratio, self.domain, self.kind, self.fit), of_small)
+                    how = self.domain, self.kind, self.fit, self.boundary
+                    error.update(shrink_features(features, of_small, ratio, *how), of_small)
                 if r in mapped:
                     real = self.logits(small)[:, -1].double()
                     difference = (logits[:, mapped[r]].double() - real).abs().max() / real.abs().max().clamp(min=1)
@@ -277,9 +279,9 @@ class _Runner:
                 level = mapped[r]
                 where.append(-1 if level == own else level)
                 continue
-            key = band(r) if one_pass and self.kind == "ideal" else r
+            key = band(r, self.boundary) if one_pass and self.kind == "ideal" else r
             if key not in place or not one_pass:
-                small = self.logits(downscale(batch.images, r, self.kind))
+                small = self.logits(downscale(batch.images, r, self.kind, boundary=self.boundary))
                 columns.append(level_cross_entropy(small[:, -1], batch.labels)[:, 0])
                 place[key] = len(columns) - 1
             where.append(place[key])

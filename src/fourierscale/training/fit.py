@@ -170,6 +170,7 @@ def describe(
             "mean": list(protocol.mean),
             "std": list(protocol.std),
             "kind": protocol.kind,
+            "boundary": protocol.boundary,
             "resolutions": list(protocol.resolutions),
             "equivariance": list(protocol.equivariance),
             "fit": splits.test.fit,
