@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.commands.reproduce import app as reproduce_app
     from fourierscale.data.cli import app as data_app
     from fourierscale.data.errors import DataError
+    from fourierscale.export.errors import ExportError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
     app.callback()(_root)
@@ -42,19 +43,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=None if arguments is None else list(arguments), prog_name="fourierscale", standalone_mode=False
         )
     except typer.Exit as done:
-        return done.exit_code
+        return _mistake("interrupted", 130) if done.exit_code == 130 else done.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        print("fourierscale: interrupted", file=sys.stderr)
-        return 130
+        return _mistake("interrupted", 130)
     except Exception as error:
         training = sys.modules.get("fourierscale.training.errors")  # imported by the commands that train, not before
-        mistakes = (usage_error, DataError, OSError, *(() if training is None else (training.TrainingError,)))
+        mistakes = (
+            usage_error,
+            DataError,
+            ExportError,
+            OSError,
+            *(() if training is None else (training.TrainingError,)),
+        )
         if isinstance(error, ModuleNotFoundError):
             return _mistake(f"{error.name} is missing: pip install 'fourierscale[train]'")
         if not isinstance(error, (*mistakes, ImportError)):
             raise
         formatted = getattr(error, "format_message", None)  # of a usage error: names the option too
-        return _mistake(str(error) if formatted is None else formatted())
+        return _mistake(str(error) if formatted is None else formatted(), getattr(error, "status", 2))
     return status if isinstance(status, int) else 0
 
 
@@ -62,7 +68,7 @@ def _root() -> None:
     """Truly scale-equivariant deep nets with Fourier layers."""
 
 
-def _mistake(text: str) -> int:
+def _mistake(text: str, status: int = 2) -> int:
     if text:  # empty where no command was given and the help is already on the screen
         print(f"fourierscale: {' '.join(text.split())}", file=sys.stderr)
-    return 2
+    return status

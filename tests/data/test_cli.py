@@ -126,7 +126,7 @@ def test_show_counts_every_split_and_draws_one_row_per_resolution(
 def test_show_draws_a_folder_of_many_classes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for index in range(80):
+    for index in range(120):
         path = tmp_path / "photos" / f"class{index % 40}" / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 9), (index, 0, 255)).save(path)

@@ -76,10 +76,41 @@ def test_palette_with_transparency_is_decoded_without_a_warning(tmp_path: Path) 
     assert decode_image(tmp_path / "a.png").shape == (3, 4, 4)
 
 
-def test_sixteen_bit_images_are_refused_not_clipped(tmp_path: Path) -> None:
-    Image.fromarray(np.full((4, 4), 60000, np.uint16)).save(tmp_path / "a.png")
-    with pytest.raises(FormatError, match="8 bits per channel, got mode I;16"):
-        decode_image(tmp_path / "a.png")
+def test_sixteen_bits_are_scaled_not_clipped_and_floats_are_refused(tmp_path: Path) -> None:
+    pixels = np.array([[0, 256, 257], [32896, 60000, 65535]], np.uint16)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert decode_image(tmp_path / "a.png", colour="grey")[0].tolist() == [[0, 1, 1], [128, 233, 255]]
+    Image.fromarray(np.zeros((4, 4), np.float32)).save(tmp_path / "a.tiff")
+    with pytest.raises(FormatError, match="8 bits per channel, got mode F"):
+        decode_image(tmp_path / "a.tiff")
+
+
+def test_what_is_transparent_shows_white(tmp_path: Path) -> None:
+    pixels = np.zeros((2, 2, 4), np.uint8)
+    pixels[0, 0] = (200, 100, 0, 255)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert decode_image(tmp_path / "a.png").transpose(1, 2, 0).tolist() == [
+        [[200, 100, 0], [255, 255, 255]],
+        [[255, 255, 255], [255, 255, 255]],
+    ]
+
+
+def test_ink_in_four_colours_is_turned_into_light(tmp_path: Path) -> None:
+    Image.new("CMYK", (8, 8), (0, 255, 255, 0)).save(tmp_path / "a.jpg", quality=100)
+    red, green, blue = decode_image(tmp_path / "a.jpg").reshape(3, -1).mean(1)
+    assert red > 250
+    assert max(green, blue) < 5
+
+
+def test_a_whole_image_is_squeezed_where_a_crop_loses_its_ends(tmp_path: Path) -> None:
+    pixels = np.zeros((10, 40, 3), np.uint8)
+    pixels[:, :10] = 255
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert decode_image(tmp_path / "a.png", size=10).max() == 0
+    whole = decode_image(tmp_path / "a.png", size=8, shape="whole")
+    assert whole.shape == (3, 8, 8)
+    assert whole[:, :, :2].min() > 200
+    assert whole[:, :, 3:].max() < 30
 
 
 def test_images_of_many_sizes_stack_only_with_a_size(tmp_path: Path) -> None:
@@ -132,7 +163,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
 def test_folders_without_a_dataset_get_one_clear_sentence(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="no such folder"):
         ImageFolder(tmp_path / "nothing")
-    with pytest.raises(MissingDataError, match=r"got none; images go in ROOT/CLASS/"):
+    with pytest.raises(MissingDataError, match=r"got none; images go in one folder for each class"):
         ImageFolder(tmp_path)
     (tmp_path / "ant").mkdir()
     with pytest.raises(MissingDataError, match="expected images of class 'ant', got none"):

@@ -130,7 +130,8 @@ def test_a_folder_is_cut_70_10_20_and_every_image_is_used(tmp_path: Path) -> Non
     assert [len(part) for part in splits] == [35, 5, 10]
     assert splits.classes == ("class0", "class1")
     assert splits.train.labels.bincount().tolist() == [14, 21]
-    assert splits.protocol.resolutions == tuple(range(6, 13))
+    assert splits.protocol.resolutions == (6, 7, 8, 10, 11, 12)  # six distinct ones of seven
+    assert set(splits.train.item_resolutions) == {12}  # every image is 14 x 12
     assert splits.note == splits.protocol.note
 
 

@@ -104,7 +104,7 @@ def test_every_model_names_a_recipe_that_exists_and_trains_it():
         assert (info.fit is None) == (info.fit_size is None)
         assert info.citation
         channels, height, width = info.largest_input
-        assert (channels, height) == ((3, 96) if name.endswith("stl10") else (1, 28))
+        assert (channels, height) == ((3, 96) if name.endswith(("stl10", "folder")) else (1, 28))
         assert height == width
 
 

@@ -142,10 +142,9 @@ def find_pictures(
         offline: Try neither mirrors nor npm.
         report: Told how far it is.
     """
-    import torch
-
     from fourierscale.auditing import AuditError
     from fourierscale.auditing.table import spread
+    from fourierscale.commands.found import folder_settings
     from fourierscale.data import DataError, load_protocol
     from fourierscale.functional import downscale
 
@@ -156,6 +155,9 @@ def find_pictures(
         return random_pictures(opened, count, size, why)
     # the test images of a run are those that its own seed split off
     options = dict(opened.loading) if chosen == opened.data.get("protocol") else {}
+    options |= folder_settings(opened.data, chosen)
+    if size is not None:
+        options["lowest"] = None
     options |= {key: value for key, value in (("data_dir", data_dir), ("size", size)) if value is not None}
     try:
         splits = load_protocol(chosen, offline=offline, report=report, **options)
@@ -164,9 +166,7 @@ def find_pictures(
             raise
         return random_pictures(opened, count, size, f", since there is no real data ({error})")
     test = splits.test
-    step = max(1, len(test.labels) // count)
-    chosen_items = torch.arange(0, step * min(count, len(test.labels)), step)
-    pixels = test.images[chosen_items].float() / 255
+    pixels, chosen_items = test.largest(count)
     if opened.channels not in (None, pixels.shape[1]):
         raise AuditError(
             f"{opened.name} takes images of {opened.channels} channel(s), {chosen} has {pixels.shape[1]}: choose other "

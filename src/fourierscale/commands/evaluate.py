@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fourierscale.commands.found import MODEL_HELP, find_model
+from fourierscale.commands.found import MODEL_HELP, find_model, folder_settings
 
 __all__ = ["evaluate"]
 
@@ -32,6 +32,7 @@ def evaluate(
     from fourierscale.commands.show import metrics_table
     from fourierscale.data import load_protocol
     from fourierscale.data.cli import reporting
+    from fourierscale.data.protocols import FOLDER
     from fourierscale.training.errors import ConfigError
     from fourierscale.training.evaluate import evaluate as measure
     from fourierscale.training.picture import draw_metrics
@@ -47,16 +48,17 @@ def evaluate(
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
     about, trained = found.data, found.info.get("config", {}).get("data", {})
     own = data is None or data == about["protocol"]
+    name = str(about["protocol"] if data is None else data)
     with reporting() as report:
         splits = load_protocol(
-            about["protocol"] if data is None else data,
+            name,
             data_dir or (trained.get("data_dir") if own else None),
             offline,
             trained.get("seed", 0) if own else 0,
             report,
             kind=about["kind"] if own else None,
             boundary=about.get("boundary", "circular"),
-            size=trained.get("size") if own else None,
+            **folder_settings(about, name),
         )
     channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
     if channels != needed or len(splits.classes) != len(about["classes"]):
@@ -64,6 +66,13 @@ def evaluate(
             f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
             f"{channels} and {len(splits.classes)}"
         )
+    if name.startswith(FOLDER) and list(splits.classes) != about["classes"]:
+        raise ConfigError(
+            f"the model knows the classes {', '.join(about['classes'][:5])}, ..., {name} has "
+            f"{', '.join(splits.classes[:5])}, ...: name its folders as the model's classes"
+        )
+    if own and splits.hashes != about["hashes"] and name.startswith(FOLDER):
+        typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
     metrics = measure(
         found.model,
         splits,

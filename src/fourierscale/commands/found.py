@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-__all__ = ["Found", "find_model"]
+__all__ = ["Found", "find_model", "folder_settings"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
@@ -31,6 +32,24 @@ class Found:
         if not isinstance(data, dict):
             raise CheckpointError("the description of these weights does not say how images are prepared: train again")
         return data
+
+
+def folder_settings(about: Mapping[str, Any], protocol: str) -> dict[str, Any]:
+    """How ``load_protocol`` opens ``folder:PATH`` for a model: as the folder that it was trained on.
+
+    Args:
+        about: How the model's images were prepared, ``data`` of its description; may be empty.
+        protocol: The images; nothing follows for others than a folder's.
+    """
+    if not protocol.startswith("folder:") or "channels" not in about:
+        return {}
+    settings: dict[str, Any] = {"colour": "grey" if about["channels"] == 1 else "rgb"}
+    if about.get("shape") is not None:
+        levels = about["resolutions"]
+        settings |= {"size": max(levels), "lowest": min(levels), "shape": about["shape"]}
+    if protocol == about.get("protocol"):
+        settings["skip_bad"] = bool(about.get("skip_bad"))
+    return settings
 
 
 def find_model(name: str) -> Found:

@@ -11,94 +11,112 @@ import typer
 from torch import Tensor, nn
 
 from fourierscale.commands.found import MODEL_HELP, find_model
+from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.models.classifier import level_names
 
 __all__ = ["predict"]
 
 
 def predict(
-    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    model: Annotated[str, typer.Argument(help=f"{MODEL_HELP} Or an ONNX file that 'fourierscale export' wrote.")],
     images: Annotated[list[Path], typer.Argument(help="Image files of any size, grey or coloured.")],
+    onnx: Annotated[bool, typer.Option("--onnx", help="MODEL is an ONNX file, as every name in .onnx says.")] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
 ) -> None:
     """Classify image files: the class and its probability at every level, coarse to fine.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
+    An ONNX file has certain sizes: images are downscaled to the largest that fits.
+    A model of a folder of yours takes images as it did in training, at the highest level that they have.
     """
     from rich.console import Console
 
-    found = find_model(model)
-    prepared = [(path, *load_image(path, found.data, invert)) for path in images]
+    classifier: nn.Module | OnnxClassifier
+    if onnx or model.endswith(".onnx"):
+        classifier = OnnxClassifier(model)
+        if features is not None:
+            classifier.check_features()
+        about = classifier.preparation
+    else:
+        found = find_model(model)
+        classifier, about = found.model, found.data
+    prepared = [(path, *load_image(path, about, invert)) for path in images]
     if features is not None:
         features.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     for path, x, note in prepared:
         with torch.inference_mode():
-            logits = found.model(x)
+            logits = classifier(x)
         logits = logits[:, None] if logits.ndim == 2 else logits
-        names = level_names(found.model, x)[-logits.shape[1] :]
+        names = level_names(classifier, int(x.shape[-1]))[-logits.shape[1] :]
         probabilities = logits[0].float().softmax(-1)
         best, label = probabilities[-1].max(-1)
-        classes = found.data["classes"]
+        classes = about["classes"]
         console.print(f"{path}: [bold]{classes[int(label)]}[/bold] {best:.4f}  ({note})", soft_wrap=True)
         for name, row in zip(names, probabilities, strict=True):
             value, at = row.max(-1)
             console.print(f"  {name:>4} px  {value:.4f}  {classes[int(at)]}", markup=False)
         if features is not None:
             target = features / f"{path.stem}-features.png"
-            draw_features(found.model, x).save(target)
+            draw_features(classifier, x).save(target)
             console.print(f"  wrote {target}", markup=False, soft_wrap=True)
 
 
 def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple[Tensor, str]:
     """An image as the model takes it, ``(1, C, m, m)``, and what was done to it in words."""
-    from fourierscale.data.decode import decode_image
+    from fourierscale.data.decode import Colour, decode_image
     from fourierscale.data.errors import FormatError
-    from fourierscale.data.fit import fit_to
+    from fourierscale.data.survey import own_resolutions
     from fourierscale.functional import downscale
 
     if not path.is_file():
         raise FileNotFoundError(f"{path}: there is no such file")
-    pixels = decode_image(path, colour="grey" if about["channels"] == 1 else "rgb")
+    colour: Colour = "grey" if about["channels"] == 1 else "rgb"
+    pixels = decode_image(path, colour=colour)
     height, width = pixels.shape[1:]
     side, lowest, highest = min(height, width), min(about["resolutions"]), max(about["resolutions"])
     if side < lowest:
         raise FormatError(f"{path}: {width} x {height} pixels, the model needs at least {lowest} x {lowest}")
+    shape = about.get("shape")
+    if shape is not None:  # a folder of images: as in training
+        size = int(own_resolutions([side], about["resolutions"])[0])
+        pixels = decode_image(path, colour=colour, size=size, shape=shape)
+        what = "all of it" if shape == "whole" else "centred square"
+        note = f"{width} x {height}" if width == height == size else f"{width} x {height}, {what} at {size} px"
+        return _normalised(torch.from_numpy(pixels[None]).float() / 255, about, invert), note
+    if about.get("exact"):  # no size between those of the list
+        highest = max(n for n in about["resolutions"] if n <= side)
     top, left = (height - side) // 2, (width - side) // 2
     x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
-    x = 1 - x if invert else x
     note = f"{width} x {height}"
     if side > highest:
         x = downscale(x, highest, boundary=about.get("boundary", "circular"))
         note += f", downscaled to {highest} x {highest}"
     elif height != width:
         note += f", centred square of {side} x {side}"
+    return _normalised(x, about, invert), note
+
+
+def _normalised(x: Tensor, about: dict[str, Any], invert: bool) -> Tensor:
+    """Images with values in [0, 1] as the model takes them; padding is black, so it comes before normalisation."""
+    from fourierscale.data.fit import fit_to
+
+    x = 1 - x if invert else x
     if about["fit"] is not None:
         x = fit_to(x, about["fit_size"], about["fit"])
     mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
-    return (x - mean) / std, note
+    return (x - mean) / std
 
 
-def level_names(model: nn.Module, x: Tensor) -> list[str]:
-    """The resolution that each level stands for: the smallest grid of its band, the image's own for the last."""
-    from fourierscale.functional import grid
-
-    size = int(x.shape[-1])
-    levels_of = getattr(model, "levels_of", None)
-    if levels_of is None:
-        return [str(size)]
-    boundary = getattr(getattr(model, "net", None), "boundary", "circular")
-    return [*(str(grid(max(level), boundary)) for level in levels_of((size, size))[:-1]), str(size)]
-
-
-def draw_features(model: nn.Module, x: Tensor, most: int = 64, side: int = 84) -> Any:
+def draw_features(model: nn.Module | OnnxClassifier, x: Tensor, most: int = 64, side: int = 84) -> Any:
     """The final feature maps as one grey picture, each channel with its own contrast."""
     from PIL import Image
 
     from fourierscale.functional import synthesize
 
     with torch.inference_mode():
-        maps = model.features(x)  # type: ignore[operator]
+        maps: Tensor = model.features(x)  # type: ignore[operator]
         if getattr(model, "features_domain", "coefficients") == "coefficients":
             maps = synthesize(maps, side, getattr(getattr(model, "net", None), "boundary", "circular"))
         else:

@@ -34,6 +34,8 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
     console.print(table)
     console.print(_resolutions(metrics, console.width))
+    if protocol.startswith("folder:"):
+        console.print(_classes(metrics))
     left_out = metrics["scale_con_left_out"]
     how = "every resolution really downscaled"
     if metrics["levels_from_one_pass"]:
@@ -56,6 +58,13 @@ def _resolutions(metrics: Mapping[str, Any], width: int) -> Table:
             bar = "█" * round(accuracy * max(10, min(40, width - 40)))
             table.add_row(resolution, f"{accuracy:.4f}", f"{losses[resolution]:.4f}", bar)
     return table
+
+
+def _classes(metrics: Mapping[str, Any]) -> str:
+    """The mean over classes, and the classes that are known least."""
+    shares = [(share, name) for name, share in metrics["accuracy_per_class"].items() if share is not None]
+    least = ", ".join(f"{name} {share:.4f}" for share, name in sorted(shares)[:3])
+    return f"balanced accuracy {_show(metrics['balanced_accuracy'])}; least accurate classes: {least}"
 
 
 def _show(value: float | None, spec: str = ".4f") -> str:

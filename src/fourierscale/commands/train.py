@@ -17,6 +17,9 @@ __all__ = ["train"]
 
 
 def train(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder of class folders of images of yours; the rest follows from them.")
+    ] = None,
     config: Annotated[
         str | None,
         typer.Option("--config", "-c", help="A .toml or .yaml file, or a preset; that of the model if not given."),
@@ -25,7 +28,7 @@ def train(
         list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. The default is a tiny one.")
+        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
@@ -34,15 +37,30 @@ def train(
     devices: Annotated[str | None, typer.Option(help="How many devices, or their numbers such as 0,1.")] = None,
     num_nodes: Annotated[int | None, typer.Option(help="How many machines.")] = None,
     strategy: Annotated[str | None, typer.Option(help="How processes work together, for example ddp.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
+    ] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Whether to write model.onnx after training on a folder; takes a minute.")
+    ] = True,
     out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/NAME-TIME if not given.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
     ] = False,
 ) -> None:
-    """Train a model into a folder that can be resumed, evaluated and loaded."""
+    """Train a model into a folder that can be resumed, evaluated and loaded.
+
+    A folder of images is enough (or --data folder:PATH): what is not set follows from them and is said.
+
+    Such a run ends with report.html and model.onnx.
+    """
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
 
+    if folder is not None:
+        if data is not None:
+            raise ConfigError(f"give the images once: the folder {folder}, or --data {data}")
+        data = f"folder:{folder}"
     given = {
         "model.name": model,
         "data.protocol": data,
@@ -54,7 +72,8 @@ def train(
         "train.strategy": strategy,
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
-    source = config or _recipe(model)
+    changes += ["data.skip_bad=true"] if skip_bad else []
+    source = config or ("folder" if model is None and (data or "").startswith("folder:") else _recipe(model))
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -63,21 +82,30 @@ def train(
             raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
     resolved = load_config(source, changes)
 
+    from fourierscale.commands.folder_run import choose_settings, finish, images_of, refuse_preset
     from fourierscale.commands.show import metrics_table
     from fourierscale.data.cli import reporting
     from fourierscale.training import fit, load_splits
     from fourierscale.training.picture import draw_metrics
 
-    folder = out or _folder(config or model or source)
+    images = images_of(resolved)
+    if folder is not None:
+        refuse_preset(folder)
+    run = out or _folder(images.resolve().name if images is not None else config or model or source)
     main_process = os.environ.get("LOCAL_RANK", "0") == "0"
     with reporting() as report:
+        if images is not None and not resume:
+            names = [change.partition("=")[0].strip() for change in changes]
+            resolved = choose_settings(resolved, images, names, source == "folder", main_process, report)
         splits = load_splits(resolved, report)
     with _logging(main_process):
-        metrics = fit(resolved, folder, resume, splits=splits)
+        metrics = fit(resolved, run, resume, splits=splits)
     if main_process:
-        draw_metrics(metrics, folder / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
+        draw_metrics(metrics, run / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
         metrics_table(metrics, resolved.model.name)
-        typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {folder}")
+        typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
+        if images is not None:
+            finish(run, splits, onnx)
 
 
 def _recipe(model: str | None) -> str:

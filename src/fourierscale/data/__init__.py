@@ -19,11 +19,14 @@ from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.prepare import ScaledSplits, load_protocol
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
+from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
+from fourierscale.data.sized import SizedImages
 from fourierscale.data.sources import FileReport, RawImages, get, verify, where
-from fourierscale.data.splits import assign_resolutions, split_hash, stratified_split, subset
+from fourierscale.data.splits import assign_resolutions, split_classes, split_hash, stratified_split, subset
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
 from fourierscale.data.streamed import StreamedImages
+from fourierscale.data.survey import Survey, survey
 from fourierscale.data.warp import Warp
 
 __all__ = [
@@ -46,9 +49,11 @@ __all__ = [
     "ResolutionBatchSampler",
     "ScaledDataset",
     "ScaledSplits",
+    "SizedImages",
     "SourceError",
     "Step",
     "StreamedImages",
+    "Survey",
     "UnknownNameError",
     "Warp",
     "assign_resolutions",
@@ -61,9 +66,12 @@ __all__ = [
     "load_protocol",
     "make_loader",
     "read_idx",
+    "sample_folder",
+    "split_classes",
     "split_hash",
     "stratified_split",
     "subset",
+    "survey",
     "verify",
     "where",
     "write_idx",

@@ -1,4 +1,4 @@
-"""The commands ``fourierscale data list | get | show | verify | where``."""
+"""The commands ``fourierscale data list | get | show | sample-folder | verify | where``."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fourierscale.data import sources
 from fourierscale.data.prepare import ScaledSplits, load_protocol
 from fourierscale.data.protocols import FOLDER, Protocol, list_protocols
 from fourierscale.data.registry import DATASETS, Dataset
+from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import contact_sheet
 
@@ -47,7 +48,7 @@ def list_datasets() -> None:
         train, val, test = protocol.sizes
         sizes = f"{protocol.train_size or train:,}, {val:,}, {test:,}"
         table.add_row(protocol.name, sizes, _span(protocol), protocol.kind)
-    table.add_row("folder:PATH", "70, 10, 20 %", "size/2..size", "ideal")
+    table.add_row("folder:PATH", "70, 10, 20 %", "size/4..size", "ideal")
     table.caption = "'fourierscale data show NAME' loads one and draws it."
     console.print(table)
 
@@ -115,7 +116,12 @@ def show(
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the picture; NAME.png if not given.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
-    size: Annotated[int | None, typer.Option(help="Side of the images of folder:PATH; 96 if not given.")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Highest resolution of folder:PATH; follows from the images if not given.")
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of folder:PATH that cannot be used.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and resolutions.")] = 0,
 ) -> None:
     """Load a protocol, count its images per split, resolution and class, and draw some at every resolution."""
@@ -123,7 +129,7 @@ def show(
     if not path.resolve().parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no such folder to write it in")
     with reporting() as report:
-        splits = load_protocol(name, data_dir, offline, seed, report, size=size)
+        splits = load_protocol(name, data_dir, offline, seed, report, size=size, skip_bad=skip_bad)
     console = Console(highlight=False)
     console.print(f"[bold]{splits.protocol.name}[/bold]: {splits.note}", soft_wrap=True)
     console.print(f"source: {splits.source}", markup=False, soft_wrap=True)
@@ -181,6 +187,17 @@ def _class_table(splits: ScaledSplits) -> Table:
     table.add_section()
     table.add_row("all", *(f"{sum(count):,}" for count in counts))
     return table
+
+
+@app.command("sample-folder")
+def write_sample_folder(
+    folder: Annotated[Path, typer.Argument(help="A new or an empty folder.")],
+    per_class: Annotated[int, typer.Option(help="Images of each digit.")] = 60,
+    seed: Annotated[int, typer.Option(min=0, help="Decides which digits, and their sizes.")] = 0,
+) -> None:
+    """Write a folder of class folders to try things on: digits of mixed sizes, shapes and formats, no download."""
+    root = sample_folder(folder, per_class, seed)
+    typer.echo(f"wrote {10 * per_class:,} images of ten classes into {root}")
 
 
 @app.command()

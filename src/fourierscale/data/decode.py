@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fourierscale.data.errors import CorruptFileError, DataError, FormatError
 
-__all__ = ["MAX_PIXELS", "Colour", "decode_image"]
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
-Colour = Literal["rgb", "grey"]
+__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "read_header"]
+
+Colour: TypeAlias = Literal["rgb", "grey"]
+Shape: TypeAlias = Literal["crop", "whole"]
+"""How an image becomes square: its largest centred square, or all of it, squeezed."""
 MAX_PIXELS = 64_000_000  # an 8000 x 8000 photograph
 EIGHT_BIT_MODES = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
+SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N"}
+ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # the EXIF entry, and its values that exchange width and height
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says about its image before it is decoded: its size, upright, and Pillow's name of its colours."""
+
+    height: int
+    width: int
+    mode: str
+
+
+def read_header(path: Path, max_pixels: int = MAX_PIXELS) -> Header:
+    """Read the header of an image file.
+
+    Raises:
+        FormatError: As :func:`decode_image`.
+        CorruptFileError: The file is no image. Damage behind the header is found by decoding alone.
+    """
+    with _opened(path, str(path), max_pixels) as image:
+        turned = image.getexif().get(ORIENTATION) in TURNED
+        width, height = image.size[::-1] if turned else image.size
+        return Header(height, width, image.mode)
 
 
 def decode_image(
@@ -23,41 +55,73 @@ def decode_image(
     colour: Colour = "rgb",
     size: int | None = None,
     max_pixels: int = MAX_PIXELS,
+    shape: Shape = "crop",
 ) -> NDArray[np.uint8]:
     """Decode an image with Pillow, upright (EXIF orientation applied), as ``(C, H, W)`` unsigned bytes.
+
+    What is transparent shows white; 16 bits of grey become 8, divided by 257.
 
     Args:
         file: Path or open file.
         name: What to call the file in messages; its path if not given.
         colour: ``"rgb"`` for 3 channels, ``"grey"`` for 1.
-        size: If given, the largest centred square is resized (antialiased bicubic) to ``size`` x ``size``.
+        size: If given, the image is resized (antialiased bicubic) to ``size`` x ``size``.
         max_pixels: Refuse images with more pixels than this before decoding them.
+        shape: What is resized: the largest centred square (``"crop"``), or all of the image (``"whole"``).
 
     Raises:
-        FormatError: More than ``max_pixels`` pixels, or more than 8 bits per channel.
+        FormatError: More than ``max_pixels`` pixels, or more than 8 bits per channel of another kind than grey.
         CorruptFileError: Pillow cannot read the file.
     """
     from PIL import Image, ImageOps
 
-    name = str(file) if name is None else name
+    with _opened(file, str(file) if name is None else name, max_pixels) as image:
+        if size is not None:
+            image.draft(None, (2 * size, 2 * size))  # JPEG alone: a large photograph is decoded at a half, ..., an 8th
+        upright = _eight_bits(ImageOps.exif_transpose(image)).convert("RGB" if colour == "rgb" else "L")
+        if size is not None and upright.size != (size, size):
+            if shape == "crop":
+                upright = ImageOps.fit(upright, (size, size), method=Image.Resampling.BICUBIC)
+            else:
+                upright = upright.resize((size, size), Image.Resampling.BICUBIC)
+        pixels = np.array(upright, dtype=np.uint8)
+    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+@contextmanager
+def _opened(file: Path | IO[bytes], name: str, max_pixels: int) -> Iterator[Picture]:
+    """An image whose size and kind are fine; whatever Pillow raises becomes one of this library's errors."""
+    from PIL import Image, UnidentifiedImageError
+
     try:
         with Image.open(file) as image:
             width, height = image.size
             if width * height > max_pixels:
                 raise FormatError(f"{name}: {width} x {height} pixels, more than the limit of {max_pixels}")
-            if image.mode not in EIGHT_BIT_MODES:
+            if image.mode not in EIGHT_BIT_MODES | SIXTEEN_BIT_MODES:
                 raise FormatError(f"{name}: expected 8 bits per channel, got mode {image.mode}; convert the file first")
-            upright = ImageOps.exif_transpose(image)
-            if "transparency" in upright.info and upright.mode == "P":
-                upright = upright.convert("RGBA")  # Pillow warns about the direct way
-            upright = upright.convert("RGB" if colour == "rgb" else "L")
-            if size is not None and upright.size != (size, size):
-                upright = ImageOps.fit(upright, (size, size), method=Image.Resampling.BICUBIC)
-            pixels = np.array(upright, dtype=np.uint8)
+            yield image
     except DataError:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise FormatError(f"{name}: too many pixels to be decoded safely (limit {max_pixels})") from error
     except Exception as error:  # on damaged files Pillow's decoders raise nearly every built-in exception
-        raise CorruptFileError(f"{name}: cannot be read as an image ({error or type(error).__name__})") from error
-    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        reason = str(error) or type(error).__name__
+        if isinstance(error, UnidentifiedImageError):
+            empty = isinstance(file, Path) and file.stat().st_size == 0
+            reason = "the file is empty" if empty else "not in a format that Pillow knows"
+        elif isinstance(error, OSError) and error.strerror:
+            reason = error.strerror.lower()
+        raise CorruptFileError(f"{name}: cannot be read as an image ({reason})") from error
+
+
+def _eight_bits(image: Picture) -> Picture:
+    """Opaque, 8 bits per channel."""
+    from PIL import Image
+
+    if image.mode in SIXTEEN_BIT_MODES:
+        return Image.fromarray((np.asarray(image).astype(np.float64) / 257).round().astype(np.uint8))
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+    return image

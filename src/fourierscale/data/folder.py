@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,19 +16,30 @@ from fourierscale.data.errors import FormatError, MissingDataError
 
 __all__ = ["ImageFolder", "stack"]
 
-SUFFIXES = {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-SPLITS = ("train", "val", "valid", "validation", "test")
+SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+SPLITS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+LAYOUT = "one folder for each class, {root}/CLASS/IMAGE.jpg"
 
 
 class ImageFolder:
     """Images under ``root/CLASS/...``, or under ``root/train/CLASS/...`` and ``root/val/CLASS/...``.
 
     Images are listed at once and decoded when asked for. Classes are the sorted folder names; images are in the order
-    of their paths, split by split. Hidden files and files that are not images by their suffix are left out.
+    of their paths, split by split. Images in folders within a class folder belong to the class. Hidden files and
+    files that are not images by their suffix are left out; links to files are followed, links to folders only where
+    they are class folders or splits.
 
     Args:
-        root: The folder. If all its sub-folders are named like splits (train, val, test, ...), the class folders are
-            one level below.
+        root: The folder. Sub-folders named train, val or test (or training, valid, validation, testing) that hold
+            folders and no images are splits, with the class folders one level below.
         split: Keep one split only; by default all splits are merged.
         colour: ``"rgb"`` or ``"grey"``.
         max_pixels: Larger images are refused.
@@ -37,6 +49,7 @@ class ImageFolder:
         labels: ``(N,)``, index into ``classes``.
         splits: The name of each image's split, ``""`` where the folder has none.
         classes: Class names, sorted.
+        notes: What was left out, one sentence each.
 
     Raises:
         MissingDataError: No folder, no images, a class without images, or fewer than two classes.
@@ -53,24 +66,30 @@ class ImageFolder:
         self.colour: Colour = colour
         self.max_pixels = max_pixels
         if not self.root.is_dir():
-            raise MissingDataError(f"{self.root}: expected a folder of class folders, there is no such folder")
-        found = list(self._find(split))
+            what = "it is a file" if self.root.exists() else "there is no such folder"
+            raise MissingDataError(f"{self.root}: expected a folder of class folders, {what}")
+        others: Counter[str] = Counter()
+        found = list(self._find(split, others))
         self.classes = tuple(sorted({name for _, name, _ in found}))
         if len(self.classes) < 2:
-            raise MissingDataError(
-                f"{self.root}: expected at least two class folders with images, got "
-                + (f"only {self.classes[0]!r}" if self.classes else "none; images go in ROOT/CLASS/")
-            )
+            raise MissingDataError(self._too_few())
         index = {name: label for label, name in enumerate(self.classes)}
         self.paths = tuple(path for _, _, path in found)
         self.splits = tuple(part for part, _, _ in found)
         self.labels: NDArray[np.int64] = np.array([index[name] for _, name, _ in found], dtype=np.int64)
+        self.notes = tuple(self._left_out(others))
 
-    def _find(self, split: str | None) -> Iterable[tuple[str, str, Path]]:
-        """``(split, class, path)`` of every image, in order."""
+    def _find(self, split: str | None, others: Counter[str]) -> Iterable[tuple[str, str, Path]]:
+        """``(split, class, path)`` of every image, in order; counts the suffixes of other files."""
         folders = _subfolders(self.root)
-        if folders and all(folder.name in SPLITS for folder in folders):
+        if any(_is_split(folder) for folder in folders):
             names = [folder.name for folder in folders]
+            strange = [name for name in names if name.lower() not in SPLITS]
+            if strange:
+                raise MissingDataError(
+                    f"{self.root} holds the split {next(n for n in names if n not in strange)!r} beside "
+                    f"{_listed(strange)}: keep only train, val and test there, each with its class folders"
+                )
             if split is not None and split not in names:
                 raise MissingDataError(f"{self.root}: expected a folder {split!r}, got {', '.join(names)}")
             parts = [(folder.name, _subfolders(folder)) for folder in folders if split in (None, folder.name)]
@@ -79,11 +98,53 @@ class ImageFolder:
         else:
             parts = [("", folders)]
         for part, classes in parts:
+            if part and not classes:
+                raise MissingDataError(f"{self.root / part}: expected class folders, got none; remove it or fill it")
             for folder in classes:
-                images = _images(folder)
+                images = _images(folder, others)
                 if not images:
-                    raise MissingDataError(f"{folder}: expected images of class {folder.name!r}, got none")
+                    raise MissingDataError(
+                        f"{folder}: expected images of class {folder.name!r}, got none; remove the folder or fill it"
+                    )
                 yield from ((part, folder.name, path) for path in images)
+
+    def _too_few(self) -> str:
+        """Why there are not two classes, and what to do."""
+        loose, layout = len(self._loose()), LAYOUT.format(root=self.root)
+        if not self.classes:
+            inside = f"got {loose} image{'s' * (loose > 1)} directly inside" if loose else "got none"
+            return f"{self.root}: expected at least two class folders with images, {inside}; images go in {layout}"
+        only = self.root / self.classes[0]
+        text = f"{self.root}: expected at least two class folders with images, got only {self.classes[0]!r}"
+        inner = _subfolders(only) if only.is_dir() else []
+        if len(inner) > 1:
+            return f"{text}, which holds the folders {_listed([f.name for f in inner])}: did you mean {only}?"
+        return f"{text}; images go in {layout}"
+
+    def _left_out(self, others: Counter[str]) -> Iterable[str]:
+        loose = len(self._loose())
+        if loose:
+            yield f"{loose} image{'s' * (loose > 1)} beside the class folders, in no class, left out"
+        if others:
+            kinds = ", ".join(f"{suffix or 'no suffix'} {count}" for suffix, count in others.most_common(4))
+            yield f"{others.total()} files that are no images by their names left out ({kinds})"
+        by_case: dict[str, list[str]] = {}
+        for name in self.classes:
+            by_case.setdefault(name.casefold(), []).append(name)
+        for names in by_case.values():
+            if len(names) > 1:
+                yield f"classes {_listed(names)} differ in case alone: are they one class?"
+
+    def _loose(self) -> list[Path]:
+        return [path for path in self.root.iterdir() if _is_image(path)]
+
+    def part_of(self, index: int) -> str:
+        """The split of image ``index``: ``"train"``, ``"val"`` or ``"test"``, ``""`` where the folder has none."""
+        return SPLITS.get(self.splits[index].lower(), "")
+
+    def short(self, index: int) -> str:
+        """The path of image ``index`` below the root."""
+        return self.paths[index].relative_to(self.root).as_posix()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -138,11 +199,28 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _images(folder: Path) -> list[Path]:
-    return sorted(
-        path
-        for path in folder.rglob("*")
-        if path.suffix.lower() in SUFFIXES
-        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
-        and path.is_file()
-    )
+def _is_split(folder: Path) -> bool:
+    """A class may be called train; a split of this name holds folders and no images."""
+    return folder.name.lower() in SPLITS and bool(_subfolders(folder)) and not any(map(_is_image, folder.iterdir()))
+
+
+def _is_image(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and not path.is_dir()
+
+
+def _images(folder: Path, others: Counter[str]) -> list[Path]:
+    """Images in a folder and below, sorted; links to folders are not followed, for they may lead in circles."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in files if not name.startswith(".")):
+            if _is_image(path):
+                found.append(path)
+            else:
+                others[path.suffix.lower()] += 1
+    return sorted(found)
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fourierscale.data import sources
 from fourierscale.data.augment import Augmentation
+from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
 from fourierscale.data.fit import Fit
-from fourierscale.data.folder import ImageFolder
+from fourierscale.data.open_folder import FolderSettings, FoundImages, open_folder
 from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
 from fourierscale.data.scaled import ResolutionMode, ScaledDataset
 from fourierscale.data.splits import split_hash, stratified_split, subset
-from fourierscale.data.streamed import StreamedImages
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 
-__all__ = ["MEMORY_LIMIT", "ScaledSplits", "load_protocol"]
+__all__ = ["FOLDER_SETTINGS", "MEMORY_LIMIT", "ScaledSplits", "load_protocol"]
+
+FOLDER_SETTINGS = ("size", "lowest", "shape", "colour", "skip_bad")
+"""Settings of ``load_protocol`` that are for ``folder:PATH`` alone; a run's config holds them under the same names."""
 
 MEMORY_LIMIT = 1 << 30
 SPLITS = ("train", "val", "test")
-Cut = Callable[[NDArray[np.int64]], NDArray[np.uint8] | StreamedImages]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class ScaledSplits:
         note: What a reader of results on these sets must know; also says if fewer images are there than published.
         hashes: SHA-256 of each split's index list into the dataset as published.
         classes: Class names.
+        names: For each split what the files of its images are called, below the folder; empty unless it is a folder.
     """
 
     train: ScaledDataset
@@ -51,19 +53,10 @@ class ScaledSplits:
     note: str
     hashes: Mapping[str, str]
     classes: tuple[str, ...]
+    names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def __iter__(self) -> Iterator[ScaledDataset]:
         return iter((self.train, self.val, self.test))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Images:
-    """What a protocol cuts its splits from."""
-
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    source: str
-    cut: Cut
 
 
 def load_protocol(
@@ -81,6 +74,10 @@ def load_protocol(
     resolution_mode: ResolutionMode = "one",
     augment: Augmentation | str | None = None,
     size: int | None = None,
+    lowest: int | None = None,
+    shape: Shape | None = None,
+    colour: Colour | None = None,
+    skip_bad: bool = False,
     memory_limit: int = MEMORY_LIMIT,
 ) -> ScaledSplits:
     """Get the images of a protocol, split them, and give them their resolutions.
@@ -98,29 +95,36 @@ def load_protocol(
         train_size: Use only so many training images, nested for one seed and stratified.
         resolution_mode: See :class:`ScaledDataset`.
         augment: Augmentation of the training set.
-        size: For ``folder:PATH``, the side of the images.
+        size: For ``folder:PATH``, the highest resolution; if not given it follows from the images.
+        lowest: Likewise, the lowest.
+        shape: For ``folder:PATH``, how images become square: ``"crop"`` (if not given) or ``"whole"``.
+        colour: For ``folder:PATH``, ``"rgb"`` or ``"grey"``; if not given, grey if all images are.
+        skip_bad: For ``folder:PATH``, go on without images that cannot be used, and say which.
         memory_limit: A folder that decodes to more bytes than this is streamed instead of held in memory.
 
     Raises:
         DataError: As :func:`get`; or too few images; or a split that is not the published one.
     """
-    protocol = name if isinstance(name, Protocol) else find_protocol(name, size)
+    if isinstance(name, str) and name.startswith(FOLDER):
+        settings = FolderSettings(size, lowest, shape or "crop", colour, skip_bad)
+        protocol, found = open_folder(name, settings, seed, report, memory_limit)
+    else:
+        protocol = name if isinstance(name, Protocol) else find_protocol(name, size, lowest)
+        found = _get_images(protocol, data_dir, offline, report)
     if kind is not None:
         protocol = dataclasses.replace(protocol, kind=kind)
     if boundary is not None:
         protocol = dataclasses.replace(protocol, boundary=boundary)
-    if protocol.dataset.startswith(FOLDER):
-        found = _open_folder(protocol, memory_limit)
-    else:
-        found = _get_images(protocol, data_dir, offline, report)
 
     count = len(found.labels)
-    sizes = _sizes(protocol, count)
     limit = train_size
     if train_size is None and protocol.train_size is not None:
         limit = protocol.train_size * count // protocol.of
     try:
-        indices = stratified_split(found.labels, sizes, seed)
+        if found.splits is None:
+            indices = stratified_split(found.labels, _sizes(protocol, count), seed)
+        else:
+            indices = dict(found.splits)
         if limit is not None:
             indices["train"] = subset(indices["train"], found.labels, limit, seed)
     except ValueError as error:
@@ -144,18 +148,20 @@ def load_protocol(
             std=protocol.std,
             augment=augment if split == "train" else None,
             seed=seed,
+            own=None if found.own is None else found.own[indices[split]],
         )
 
     train, val, test = map(scaled, SPLITS)
-    note = protocol.note
+    note = "; ".join((protocol.note, *found.notes))
     if count != protocol.of and not protocol.dataset.startswith(FOLDER):
         note += f"; only {count:,} of {protocol.of:,} images are there, sizes are in proportion"
-    return ScaledSplits(train, val, test, protocol, found.source, note, hashes, found.classes)
+    names = {split: tuple(found.names[index] for index in indices[split]) for split in SPLITS if found.names}
+    return ScaledSplits(train, val, test, protocol, found.source, note, hashes, found.classes, names)
 
 
 def _get_images(
     protocol: Protocol, data_dir: str | os.PathLike[str] | None, offline: bool, report: sources.Report | None
-) -> _Images:
+) -> FoundImages:
     raw = sources.get(protocol.dataset, data_dir, offline, report)
     images, labels = raw.images, raw.labels
     parts = dict(raw.parts)
@@ -167,22 +173,7 @@ def _get_images(
             f"{protocol.name} needs the train and the test part of {raw.name}, got only {', '.join(parts)} from "
             f"{raw.source}: stl10-scale-5k needs the train part alone, but its figures are not comparable"
         )
-    return _Images(labels, raw.classes, raw.source, lambda chosen: images[chosen])
-
-
-def _open_folder(protocol: Protocol, memory_limit: int) -> _Images:
-    folder = ImageFolder(os.path.expanduser(protocol.dataset.removeprefix(FOLDER)))
-    side = protocol.resolutions[-1]
-    source = f"folder {folder.root}"
-    if len(folder) * 3 * side * side > memory_limit:
-        return _Images(
-            folder.labels,
-            folder.classes,
-            f"{source}, streamed",
-            lambda chosen: StreamedImages(folder, side, chosen),
-        )
-    images = folder.load_all(side)
-    return _Images(folder.labels, folder.classes, source, lambda chosen: images[chosen])
+    return FoundImages(labels, raw.classes, raw.source, lambda chosen: images[chosen])
 
 
 def _sizes(protocol: Protocol, count: int) -> dict[str, int]:

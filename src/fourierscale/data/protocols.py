@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import DataError, UnknownNameError, nearest
+from fourierscale.data.survey import LARGEST, choose_resolutions
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 
@@ -35,6 +37,8 @@ class Protocol:
         part: If given, only this official part of the dataset is used.
         note: What a reader of its results must know.
         hashes: SHA-256 of the three index lists at seed 0, checked when all the images are there.
+        shape: For a folder, how its images become square; each has then its own resolution, the highest of
+            ``resolutions`` that it has. None: resolutions are dealt to images of one size.
     """
 
     name: str
@@ -52,6 +56,7 @@ class Protocol:
     part: str | None = None
     note: str = ""
     hashes: tuple[str, ...] = ()
+    shape: Shape | None = None
 
 
 MNIST_SCALE = Protocol(
@@ -86,6 +91,7 @@ STL10_SCALE = Protocol(
     note="resolutions to 96: the paper's 97 would be an upsampling of the 96-pixel images",
 )
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+IMAGENET_GREY = {"mean": (0.459,), "std": (0.226,)}
 
 PROTOCOLS = {
     protocol.name: protocol
@@ -144,46 +150,55 @@ def list_protocols() -> tuple[Protocol, ...]:
     return tuple(PROTOCOLS.values())
 
 
-def find_protocol(name: str, size: int | None = None) -> Protocol:
+def find_protocol(
+    name: str,
+    size: int | None = None,
+    lowest: int | None = None,
+    shape: Shape = "crop",
+    colour: Colour = "rgb",
+) -> Protocol:
     """The protocol of this name; ``folder:PATH`` is 70 / 10 / 20 % of the images of a folder.
 
     Args:
         name: One of :func:`list_protocols`, or ``folder:PATH``.
-        size: For a folder, the side of each image's centred square, 96 if not given; resolutions are ``size / 2`` to
-            ``size``.
+        size: For a folder, the highest resolution, 96 if not given; larger images are resized to it.
+        lowest: For a folder, the lowest resolution, a quarter of the highest if not given.
+        shape: For a folder, how images become square; see :func:`decode_image`.
+        colour: For a folder, ``"rgb"`` or ``"grey"``.
 
     Raises:
         UnknownNameError: There is none; the message suggests the nearest name.
 
     >>> find_protocol("mnist-scale-missing").train_resolution
     28
-    >>> find_protocol("folder:photos", size=64).equivariance
-    (32, 37, 43, 48, 53, 59, 64)
+    >>> find_protocol("folder:photos", size=64).resolutions
+    (16, 20, 25, 32, 40, 51, 64)
     """
     if name.startswith(FOLDER):
-        return _folder_protocol(name, 96 if size is None else size)
+        return _folder_protocol(name, LARGEST if size is None else size, lowest, shape, colour)
     if name not in PROTOCOLS:
         hint = nearest(name, (*PROTOCOLS, "folder:PATH"))
         raise UnknownNameError(f"no protocol {name!r}: {hint}")
-    if size is not None:
+    if size is not None or lowest is not None:
         raise DataError(f"{name}: its images have their own size; size is for folder:PATH")
     return PROTOCOLS[name]
 
 
-def _folder_protocol(name: str, size: int) -> Protocol:
+def _folder_protocol(name: str, size: int, lowest: int | None, shape: Shape, colour: Colour) -> Protocol:
     if size < 2:
         raise DataError(f"{name}: expected a size of 2 or more, got {size}")
     if not name.removeprefix(FOLDER):
         raise DataError("folder: expected the path of a folder of class folders after the colon, folder:PATH")
-    smallest = size // 2
-    levels = sorted({round(smallest + step * (size - smallest) / 6) for step in range(7)})
+    resolutions = choose_resolutions([], size, lowest)
+    how = "centred squares" if shape == "crop" else "whole images"
     return Protocol(
         name=name,
         dataset=name,
         sizes=(70, 10, 20),
         of=100,
-        resolutions=tuple(range(smallest, size + 1)),
-        equivariance=tuple(levels),
-        note=f"70 / 10 / 20 % of the images, centred squares of {size} x {size}",
-        **IMAGENET,  # type: ignore[arg-type]
+        resolutions=resolutions,
+        equivariance=resolutions,
+        note=f"{how}, each at the highest of {', '.join(map(str, resolutions))} pixels that it has",
+        shape=shape,
+        **(IMAGENET_GREY if colour == "grey" else IMAGENET),
     )

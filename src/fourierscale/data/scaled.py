@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from fourierscale.data.augment import Augmentation, get_augmentation
 from fourierscale.data.fit import Fit, fit_to
+from fourierscale.data.sized import SizedImages
 from fourierscale.data.splits import assign_resolutions
 from fourierscale.data.streamed import StreamedImages
 from fourierscale.functional import downscale
@@ -56,7 +57,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
     before normalisation: zero is black.
 
     Args:
-        images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array, or :class:`StreamedImages`.
+        images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array, or :class:`StreamedImages`; or
+            :class:`SizedImages`, of several sizes.
         labels: ``(N,)``, the class of each image.
         resolutions: The resolutions ``m <= n``; a single one for a set at one scale.
         resolution_mode: ``"one"``: each image has one resolution, fixed by the seed, all equally frequent (see
@@ -70,6 +72,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         std: Each channel is divided by it.
         augment: An augmentation or the name of one.
         seed: Decides resolutions and augmentation.
+        own: ``(N,)``, the resolution of each image, where it is not dealt by the seed: images of several sizes each
+            have their own.
 
     >>> images = torch.randint(0, 256, (6, 1, 28, 28), dtype=torch.uint8)
     >>> dataset = ScaledDataset(images, [0, 1, 0, 1, 0, 1], resolutions=[8, 20, 28])
@@ -79,7 +83,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
 
     def __init__(
         self,
-        images: Tensor | NDArray[np.uint8] | StreamedImages,
+        images: Tensor | NDArray[np.uint8] | StreamedImages | SizedImages,
         labels: ArrayLike,
         resolutions: Sequence[int],
         *,
@@ -92,6 +96,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         std: Sequence[float] | None = None,
         augment: Augmentation | str | None = None,
         seed: int = 0,
+        own: ArrayLike | None = None,
     ) -> None:
         if isinstance(images, np.ndarray):
             images = torch.from_numpy(np.require(images, requirements=("C", "W")))  # torch warns of read-only arrays
@@ -115,7 +120,10 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         self.augment = get_augmentation(augment) if isinstance(augment, str) else augment
         self.epoch = 0
         self.mean, self.std = self._per_channel(mean, 0.0), self._per_channel(std, 1.0)
-        if resolution_mode == "one":
+        if own is not None:
+            self.item_resolutions = np.array(own, dtype=np.int64)
+            self._check_own(isinstance(images, SizedImages))
+        elif resolution_mode == "one":
             self.item_resolutions = assign_resolutions(classes, self.resolutions, seed)
         else:
             self.item_resolutions = np.repeat(np.array(self.resolutions, dtype=np.int64), len(classes))
@@ -128,6 +136,15 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             raise ValueError(f"expected {shape[0]} labels for as many images, got shape {tuple(self.labels.shape)}")
         if not self.resolutions or not 1 <= self.resolutions[0] <= self.resolutions[-1] <= shape[3]:
             raise ValueError(f"expected resolutions from 1 to the images' {shape[3]}, got {self.resolutions}")
+
+    def _check_own(self, sized: bool) -> None:
+        if self.resolution_mode != "one" or self.item_resolutions.shape != self.labels.shape:
+            raise ValueError("expected own to give each image one resolution, with resolution_mode='one'")
+        unknown = sorted(set(self.item_resolutions.tolist()) - set(self.resolutions))
+        if unknown:
+            raise ValueError(f"expected the images' own resolutions among {self.resolutions}, got {unknown}")
+        if sized and (self.images.sizes < self.item_resolutions).any():  # type: ignore[union-attr]
+            raise ValueError("expected no image smaller than its own resolution")
 
     def _per_channel(self, values: Sequence[float] | None, default: float) -> Tensor:
         channels = self.images.shape[1]
@@ -182,6 +199,22 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         if self.fit is not None and self.fit_size is not None:
             x = fit_to(x, self.fit_size, self.fit)
         return Batch((x - self.mean) / self.std, self.labels[stored], resolution, items.to(self.device))
+
+    def largest(self, count: int) -> tuple[Tensor, Tensor]:
+        """Some images as they are stored, at the highest resolution there is: ``(B, C, n, n)`` from 0 to 1.
+
+        Args:
+            count: At most so many, evenly spread over those of that size.
+
+        Returns:
+            The images, and which items of the dataset they are.
+        """
+        items = torch.arange(len(self.labels))
+        if not isinstance(self.images, Tensor):
+            items = torch.from_numpy(np.flatnonzero(self.images.sizes == self.images.sizes.max()))
+        step = max(1, len(items) // count)
+        items = items[: step * min(count, len(items)) : step]
+        return self.images[items.to(self.device)].to(torch.float32) / 255, items
 
     def denormalize(self, x: Tensor) -> Tensor:
         """Undo the normalisation of images ``(..., C, m, m)``: black is 0 and white 1 again."""

@@ -36,7 +36,7 @@ def contact_sheet(dataset: ScaledDataset, title: str, columns: int = 10) -> Pict
     """
     from PIL import Image, ImageDraw, ImageFont
 
-    resolutions = _some(dataset.resolutions)
+    resolutions = _some(np.unique(dataset.item_resolutions).tolist())  # of a folder, levels may have no image
     panels = math.ceil(len(resolutions) / ROWS)
     rows = math.ceil(len(resolutions) / panels)
     largest = max(dataset.fit_size or 0, resolutions[-1])

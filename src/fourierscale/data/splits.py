@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["assign_resolutions", "split_hash", "stratified_split", "subset"]
+__all__ = ["assign_resolutions", "split_classes", "split_hash", "stratified_split", "subset"]
 
 Indices = NDArray[np.int64]
 SPLIT, SUBSET, RESOLUTION, ORDER = range(4)  # purposes: no two share a stream of random numbers
@@ -68,6 +68,35 @@ def _shares(rows: Indices, columns: Indices) -> Indices:
         table[takers, column] += 1
         need[takers] -= 1
     return table.astype(np.int64)
+
+
+def split_classes(labels: ArrayLike, shares: Mapping[str, float], seed: int) -> dict[str, Indices]:
+    """Cut every class by itself, so that each split has an image of each class however small the set is.
+
+    Args:
+        labels: ``(N,)``, the class of each image; each has at least one image more than there are ``shares``.
+        shares: Which share of each class each split takes, rounded, one image at least; what is left over is
+            ``"train"``.
+        seed: Non-negative; decides which images of a class go where.
+
+    Returns:
+        For each name, and ``"train"``, the sorted indices of its images.
+
+    >>> splits = split_classes([0] * 10 + [1] * 3, {"val": 0.1, "test": 0.2}, seed=0)
+    >>> {name: len(indices) for name, indices in splits.items()}
+    {'train': 8, 'val': 2, 'test': 3}
+    """
+    order, counts = _by_class(_as_labels(labels), seed, SPLIT)
+    if len(counts) and counts.min() <= len(shares):
+        raise ValueError(f"expected {len(shares) + 1} images or more of every class, got {counts.min()}")
+    parts: dict[str, list[Indices]] = {"train": [], **{name: [] for name in shares}}
+    for count, own in zip(counts.tolist(), np.split(order, np.cumsum(counts)[:-1]), strict=True):
+        for name, share in shares.items():
+            taken = max(1, round(share * count))
+            parts[name].append(own[:taken])
+            own = own[taken:]
+        parts["train"].append(own)
+    return {name: np.sort(np.concatenate([np.empty(0, np.int64), *found])) for name, found in parts.items()}
 
 
 def subset(indices: ArrayLike, labels: ArrayLike, size: int, seed: int) -> Indices:

@@ -7,33 +7,40 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from fourierscale.data.decode import decode_image
+from fourierscale.data.decode import Shape, decode_image
 from fourierscale.data.folder import ImageFolder, stack
 
 __all__ = ["StreamedImages"]
 
 
 class StreamedImages:
-    """Images of a folder as squares of one size, decoded from their files when indexed.
+    """Images of a folder as squares, decoded from their files when indexed; those taken together have one size.
 
     Args:
         folder: The images.
-        size: Side of each image's largest centred square after resizing.
+        size: Side of every image after resizing, or ``(N,)``, the side of each image of the folder.
         indices: Which images of the folder, in this order; all of them if not given.
+        shape: See :func:`decode_image`.
 
     Attributes:
-        shape: ``(N, C, size, size)``, as a tensor's.
+        shape: ``(N, C, n, n)`` with the largest side ``n``, as a tensor's.
         dtype: ``torch.uint8``.
         device: Where the decoded images are put.
+        sizes: ``(N,)``, the side of each image.
     """
 
     dtype = torch.uint8
 
-    def __init__(self, folder: ImageFolder, size: int, indices: ArrayLike | None = None) -> None:
+    def __init__(
+        self, folder: ImageFolder, size: int | ArrayLike, indices: ArrayLike | None = None, shape: Shape = "crop"
+    ) -> None:
         chosen = range(len(folder)) if indices is None else np.asarray(indices, dtype=np.int64).tolist()
+        sizes = np.broadcast_to(np.asarray(size, dtype=np.int64), (len(folder),))
         self._paths = tuple(folder.paths[index] for index in chosen)
-        self._colour, self._max_pixels, self._size = folder.colour, folder.max_pixels, size
-        self.shape = (len(self._paths), 3 if folder.colour == "rgb" else 1, size, size)
+        self.sizes = sizes[list(chosen)]
+        self._colour, self._max_pixels, self._how = folder.colour, folder.max_pixels, shape
+        side = int(sizes.max())
+        self.shape = (len(self._paths), 3 if folder.colour == "rgb" else 1, side, side)
         self.device = torch.device("cpu")
 
     def __len__(self) -> int:
@@ -45,9 +52,10 @@ class StreamedImages:
         return self
 
     def __getitem__(self, indices: Tensor) -> Tensor:
-        """Decode the images at ``indices`` ``(B,)``: ``(B, C, size, size)``, unsigned bytes."""
-        paths = [self._paths[index] for index in indices.tolist()]
+        """Decode the images at ``indices`` ``(B,)``: ``(B, C, m, m)``, unsigned bytes."""
+        chosen = [(self._paths[index], int(self.sizes[index])) for index in indices.tolist()]
         images = (
-            decode_image(path, colour=self._colour, size=self._size, max_pixels=self._max_pixels) for path in paths
+            decode_image(path, colour=self._colour, size=size, max_pixels=self._max_pixels, shape=self._how)
+            for path, size in chosen
         )
-        return torch.from_numpy(stack(len(paths), images, [str(path) for path in paths])).to(self.device)
+        return torch.from_numpy(stack(len(chosen), images, [str(path) for path, _ in chosen])).to(self.device)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 _Cached = TypeVar("_Cached", bound=Any)
+_Made = TypeVar("_Made")
 
 
 class _Store:
@@ -25,6 +26,15 @@ class _Store:
 
 _STORE = _Store()
 _LIMIT = 4096  # entries; a net of ten levels and a few resolutions needs about a hundred
+
+
+def made_apart(build: Callable[..., _Made], *arguments: Any) -> _Made:
+    """``build(*arguments)`` with ordinary tensors, whatever the caller is doing.
+
+    The modes of torch (inference, export, vmap, a default device) belong to a thread: this one is its own.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(build, *arguments).result()
 
 
 def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -39,10 +49,7 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
         if not hasattr(_STORE, name):
             if len(vars(_STORE)) >= _LIMIT:
                 clear_constants()
-            # The modes of torch (inference, export, vmap, a default device) belong to a thread: made in a thread of its
-            # own, the constant is an ordinary tensor whatever the caller is doing.
-            with ThreadPoolExecutor(1) as thread:
-                setattr(_STORE, name, thread.submit(make, arguments, dtype, device).result())
+            setattr(_STORE, name, made_apart(make, arguments, dtype, device))
         return name
 
     # What torch.compiler.assume_constant_result sets: while the compiler traces, place runs as it is and its result is

@@ -4,6 +4,7 @@
 - ``"gemm"``: the same functions as a few large matrix products with a backward pass of their own, on any device.
 - ``"triton"``: the nested map and the pooling of the head as fused GPU kernels, the rest as ``"gemm"``.
 - ``"auto"``: the fastest of them that can do what is asked.
+- What is exported is :mod:`fourierscale.kernels.plain` without being asked, for images; else ``"torch"``.
 
 All give the same values and gradients up to rounding.
 """
@@ -60,15 +61,20 @@ def backend(name: Backend) -> Iterator[None]:
         set_backend(before)
 
 
-def implementation(x: Tensor, *, fused: bool = False) -> Literal["torch", "gemm", "triton"]:
+def implementation(
+    x: Tensor, *, fused: bool = False, plain: bool = True
+) -> Literal["torch", "gemm", "triton", "plain"]:
     """What runs for this tensor, where the fast twins can do what is asked.
 
     Args:
         x: The input.
         fused: Whether there is a fused kernel for it.
+        plain: Whether there are plain operators for it, for export.
     """
-    if _current == "torch" or _is_transformed() or _is_exporting():
+    if _current == "torch" or _is_transformed():
         return "torch"
+    if _is_exporting():  # Dynamo, where it exports, cannot follow how constants are made
+        return "plain" if plain and not torch.compiler.is_dynamo_compiling() else "torch"
     if fused and (_current == "triton" or (_current == "auto" and x.is_cuda and triton_runs(x.device))):
         return "triton"
     return "gemm"

@@ -15,9 +15,9 @@ from fourierscale.functional.bands import Boundary, Box, coefficient_bands, grid
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
 from fourierscale.functional.transform import uses_fft
-from fourierscale.kernels import mixing, operators
+from fourierscale.kernels import mixing, operators, plain
 from fourierscale.kernels.backend import implementation
-from fourierscale.kernels.nested import encode, is_chain
+from fourierscale.kernels.nested import Options, encode, is_chain
 
 Spectra: TypeAlias = "dict[tuple[Any, ...], Tensor]"
 """Spectra of one layer that were made before, by what they were made from."""
@@ -44,8 +44,9 @@ def local_conv(
     """
     axes = len(reference_size)
     size = tuple(coeffs.shape[-axes:])
-    if implementation(coeffs) == "torch":
-        return F.fourier_conv(coeffs, F.local_spectrum(taps(), reference_size, size))
+    engine = implementation(coeffs, plain=axes == 2)
+    if engine in ("torch", "plain"):
+        return spectrum_conv(coeffs, F.local_spectrum(taps(), reference_size, size))
     if spectra is None or torch.compiler.is_compiling():
         with _NoAutocast(coeffs):
             kernel, expand = mixing.tap_kernel(taps(), reference_size, size)
@@ -64,9 +65,14 @@ def local_conv(
 
 def spectrum_conv(coeffs: Tensor, spectrum: Tensor) -> Tensor:
     """Convolution with a kernel given by its spectrum; see :func:`fourierscale.functional.fourier_conv`."""
-    if implementation(coeffs) == "torch":
+    axes = spectrum.ndim - 2
+    engine = implementation(coeffs, plain=axes == 2)
+    if engine == "torch":
         return F.fourier_conv(coeffs, spectrum)
-    return apply_kernel(coeffs, mixing.spectrum_kernel(spectrum), None, spectrum.ndim - 2)
+    if engine == "plain":
+        y = plain.fourier_conv(frequency_first(coeffs, axes), spectrum)
+        return channel_first(y, coeffs.shape[: -axes - 1])
+    return apply_kernel(coeffs, mixing.spectrum_kernel(spectrum), None, axes)
 
 
 def apply_kernel(coeffs: Tensor, kernel: Tensor, expand: Tensor | None, axes: int) -> Tensor:
@@ -99,7 +105,8 @@ def nested_activation(
     plan = _plan(Levels(levels), coefficient_bands(coeffs, axes), pool, grid, oversample)
     fast = isinstance(activation, str) and coeffs.ndim > axes and is_chain(plan)
     fast = fast and not any(uses_fft(n, coeffs) for level in plan for n in level.grid)
-    engine = implementation(coeffs, fused=fast and axes == 2 and _fits_fused(coeffs, plan, pool))
+    fused = fast and axes == 2 and _fits_fused(coeffs, plan, pool)
+    engine = implementation(coeffs, fused=fused, plain=axes == 2)
     if not fast or engine == "torch":
         return F.nested_activation(
             coeffs,
@@ -116,8 +123,12 @@ def nested_activation(
             oversample=oversample,
         )
     with _NoAutocast(coeffs) as dtype:
+        x = frequency_first(coeffs.to(dtype), axes)
+        if engine == "plain":
+            options = Options(str(activation), norm, eps, pool, pool_kind)
+            return channel_first(plain.nested_activation(x, weight, bias, plan, options), coeffs.shape[: -axes - 1])
         y = operators.nested_activation(
-            frequency_first(coeffs.to(dtype), axes),
+            x,
             weight,
             bias,
             encode(plan),
@@ -159,12 +170,14 @@ def level_pool(
     n = window * cells
     side = max(n, *(1 + k for k in coeffs.shape[-2:]))
     fused = kind == "max" and boundary == "circular" and _fits(coeffs, side, LARGE)
-    engine = implementation(coeffs, fused=fused)
+    engine = implementation(coeffs, fused=fused, plain=boundary == "circular")
     if engine == "torch" or uses_fft(period(n, boundary), coeffs):
         return F.level_pool(coeffs, boxes, window, cells, kind, boundary)
     flat = [k for box in boxes for k in box]
     with _NoAutocast(coeffs) as dtype:
         x = frequency_first(coeffs.to(dtype), 2)
+        if engine == "plain":
+            return plain.level_pool(x, boxes, window, cells, kind)
         pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, boundary, engine)[0]
     return pooled
 

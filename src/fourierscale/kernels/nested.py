@@ -154,7 +154,7 @@ def nested_forward(
     steps = prepared.steps
     flat = x.flatten(axes)
     output = flat.new_empty(*grids(plan[-1].writes), flat.shape[-1])
-    scale, shift, _ = _statistics(x, weight, bias, prepared, o)
+    scale, shift, _ = statistics(x, weight, bias, prepared, o)
     samples = max(math.prod(step.shape) for step in steps)
     activate = FORWARD[o.activation]
     for part in pieces(flat, samples):
@@ -179,7 +179,7 @@ def nested_backward(
     steps = prepared.steps
     flat, dy = x.flatten(axes), gradient.flatten(axes)
     dx = torch.zeros_like(flat)
-    scale, shift, inverse = _statistics(x, weight, bias, prepared, o)
+    scale, shift, inverse = statistics(x, weight, bias, prepared, o)
     d_scale, d_shift = torch.empty_like(scale), torch.empty_like(scale)
     samples = max(math.prod(step.shape) for step in steps)
     zero, every = (0,) * axes, tuple(range(axes))
@@ -224,7 +224,7 @@ def _per_level(gradient: Tensor, x: Tensor, parameter: Tensor | None, prepared: 
     return output
 
 
-def _statistics(
+def statistics(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, prepared: Prepared, o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scale and mean per level, image and channel, ``(levels, B * C)``, and the inverse standard deviation."""

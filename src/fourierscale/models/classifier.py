@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import Boundary, bands, check_boundary, inside
+from fourierscale.functional.bands import Boundary, bands, check_boundary, grid, inside
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.scalenet import ScaleNet
@@ -142,3 +142,22 @@ class ScaleClassifier(nn.Module):
         for level in self.net.levels.periods(boundary).of_input(bands(size, boundary)):
             seen.setdefault(tuple(k // self.net.rate for k in level), level)
         return list(seen.values())
+
+
+def level_names(model: object, size: int) -> list[str]:
+    """The resolution that each level stands for: the smallest grid of its band, the image's own for the last.
+
+    A model that has names of its own (``level_names``) is asked, one without levels has a single one.
+
+    >>> net = ScaleNet(1, [4], [8, 12, 16])
+    >>> level_names(ScaleClassifier(net, ScaleHead(4, 10, net.out_levels)), 16)
+    ['7', '11', '16']
+    """
+    own = getattr(model, "level_names", None)
+    if own is not None:
+        return list(own(size))
+    levels_of = getattr(model, "levels_of", None)
+    if levels_of is None:
+        return [str(size)]
+    boundary = getattr(getattr(model, "net", None), "boundary", "circular")
+    return [*(str(grid(max(level), boundary)) for level in levels_of((size, size))[:-1]), str(size)]

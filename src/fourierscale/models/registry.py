@@ -201,6 +201,25 @@ register(
 )
 register(
     ModelInfo(
+        "scalenet-folder",
+        build_scale_classifier,
+        {
+            "in_channels": 3,
+            "widths": (24, 48, 96),
+            "resolutions": (24, 30, 38, 48, 60, 76, 96),
+            "pool": (2, 2, 1),
+            "residual": True,
+            "stem": 16,
+            "head": "temperature",
+            "hidden": 128,
+            "dropout": 0.3,
+        },
+        "three small residual blocks, for a folder of images of yours: equivariant at 24 to 96 pixels",
+        "folder",
+    )
+)
+register(
+    ModelInfo(
         "scalenet-tiny",
         build_scale_classifier,
         {"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},

@@ -114,7 +114,8 @@ class _LocalFourierConv(_FourierLayer):
 
     def _convolve(self, coeffs: Tensor) -> Tensor:
         own = [p for p in (self.weight, self.pointwise) if p is not None]
-        if self.training or torch.is_grad_enabled() or any(p.is_inference() for p in own):
+        kept = not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling())  # exporting compiles too
+        if not kept or any(p.is_inference() for p in own):
             return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
         # Every change of a parameter in place counts up its version.
         version = tuple((p.data_ptr(), p._version, p.dtype, p.device) for p in own)

@@ -19,7 +19,7 @@ from fourierscale.training.config import (
     load_config,
 )
 from fourierscale.training.datamodule import ScaleDataModule, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, NonFiniteLossError, TrainingError
+from fourierscale.training.errors import CheckpointError, ConfigError, NonFiniteLossError, StoppedError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.fit import fit
 from fourierscale.training.losses import consistency_hinge, level_cross_entropy, log_odds_hinge, scale_loss
@@ -38,6 +38,7 @@ __all__ = [
     "OptimConfig",
     "ScaleDataModule",
     "ScaleModule",
+    "StoppedError",
     "TrainConfig",
     "TrainingError",
     "consistency_hinge",

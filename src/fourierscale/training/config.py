@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import nearest
 from fourierscale.data.fit import Fit
 from fourierscale.functional.resample import Kind
@@ -59,7 +60,11 @@ class DataConfig:
         kind: How to downscale, if not as the protocol says.
         boundary: What lies beyond the images' edge when they are downscaled, if not what the model says.
         train_size: Use only so many training images.
-        size: Side of the images of ``folder:PATH``.
+        size: Highest resolution of ``folder:PATH``; follows from the images if not given, as ``lowest``.
+        lowest: Its lowest resolution.
+        shape: How its images become square: the centred square, or the whole image, squeezed.
+        colour: ``"rgb"`` or ``"grey"``; if not given, grey if all its images are.
+        skip_bad: Go on without images that cannot be used.
         augment: Name of the augmentation of the training images.
         augment_settings: Settings of its steps that differ from their defaults.
         batch_size: Images in a batch, all of one resolution.
@@ -76,6 +81,10 @@ class DataConfig:
     boundary: str | None = None
     train_size: int | None = None
     size: int | None = None
+    lowest: int | None = None
+    shape: Shape = "crop"
+    colour: Colour | None = None
+    skip_bad: bool = False
     augment: str = "none"
     augment_settings: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 128

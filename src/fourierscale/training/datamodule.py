@@ -18,6 +18,9 @@ from fourierscale.data import (
     load_protocol,
     make_loader,
 )
+from fourierscale.data.prepare import FOLDER_SETTINGS
+from fourierscale.data.protocols import FOLDER
+from fourierscale.data.sized import SizedImages
 from fourierscale.data.sources import Report
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config
@@ -45,10 +48,15 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
             fit_size=info.fit_size if (data.fit or info.fit) else None,
             train_size=data.train_size,
             augment=augment,
-            size=data.size,
+            **_folder_settings(config),
         )
     except (ValueError, TypeError) as error:  # settings that the model or the data refuse
         raise ConfigError(str(error)) from None
+    if splits.protocol.shape is not None and splits.train.item_resolutions.max() < splits.protocol.resolutions[-1]:
+        raise ConfigError(
+            f"data.size {splits.protocol.resolutions[-1]} is larger than every training image: the largest has level "
+            f"{splits.train.item_resolutions.max()}, set data.size to that"
+        )
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
     return splits
 
@@ -59,6 +67,12 @@ def model_boundary(config: Config) -> str | None:
     if "boundary" not in info.options:
         return None
     return str(config.model.overrides.get("boundary", info.default("boundary")))
+
+
+def _folder_settings(config: Config) -> dict[str, Any]:
+    """Settings of ``folder:PATH``; of any other protocol those that it refuses."""
+    names = FOLDER_SETTINGS if config.data.protocol.startswith(FOLDER) else ("size", "lowest")
+    return {name: getattr(config.data, name) for name in names}
 
 
 class ScaleDataModule(pl.LightningDataModule):
@@ -106,7 +120,7 @@ def batch_count(dataset: ScaledDataset, batch_size: int, world_size: int = 1) ->
 def move_if_it_fits(dataset: ScaledDataset, device: torch.device) -> None:
     """Move images to a GPU if they need no more than a quarter of what is free there."""
     images = dataset.images
-    if device.type != "cuda" or not isinstance(images, Tensor) or images.device == device:
+    if device.type != "cuda" or not isinstance(images, (Tensor, SizedImages)) or images.device == device:
         return
     if images.numel() <= torch.cuda.mem_get_info(device)[0] // 4:
         dataset.to(device)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError", "ConfigError", "NonFiniteLossError", "TrainingError"]
+__all__ = ["CheckpointError", "ConfigError", "NonFiniteLossError", "StoppedError", "TrainingError"]
 
 
 class TrainingError(Exception):
     """Base of every error of :mod:`fourierscale.training` that a user can mend."""
+
+    status = 2
+    """Exit status of a command that ends with it."""
 
 
 class ConfigError(TrainingError):
@@ -19,3 +22,9 @@ class CheckpointError(TrainingError):
 
 class NonFiniteLossError(TrainingError):
     """The loss became infinite or NaN."""
+
+
+class StoppedError(TrainingError):
+    """The user stopped the run (Ctrl-C); the text says in which epoch, and how to continue."""
+
+    status = 130

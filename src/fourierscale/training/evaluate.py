@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
+from torchmetrics.classification import MulticlassConfusionMatrix
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
 from fourierscale.data.fit import Fit, fit_to
@@ -39,6 +40,7 @@ __all__ = ["evaluate"]
 log = logging.getLogger(__name__)
 AGREEMENT = 1e-4  # largest difference of logits, relative to the largest logit, at which levels and real passes agree
 TEMPERATURE_IMAGES = 5_000
+CONFUSION_CLASSES = 50
 
 
 def evaluate(
@@ -95,7 +97,9 @@ def evaluate(
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
         validation = _Runner(model, _unfitted(splits.val, where), splits.protocol, fit, fit_size, where, workers)
         temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
-        measures = run.measure(equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature, report)
+        measures = run.measure(
+            equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature, splits.classes, report
+        )
     model.train(was_training)
     return {
         "protocol": splits.protocol.name,
@@ -222,6 +226,7 @@ class _Runner:
         batch_size: int,
         one_pass: bool,
         temperature: float,
+        classes: Sequence[str],
         report: Report | None = None,
     ) -> dict[str, Any]:
         """Everything that needs all the images."""
@@ -229,8 +234,9 @@ class _Runner:
         levels = sorted({level for resolution in resolutions for level in self.levels(resolution)})
         accuracy, consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
         own_loss, level_loss = LevelLoss(resolutions), LevelLoss(levels)
-        calibration = LevelCalibration(levels, temperature=temperature)
-        for metric in (accuracy, consistency, own_loss, level_loss, calibration):
+        level_accuracy, calibration = ResolutionAccuracy(levels), LevelCalibration(levels, temperature=temperature)
+        confusion = MulticlassConfusionMatrix(len(classes) + 1, validate_args=False)  # the last: no class of the data
+        for metric in (accuracy, consistency, own_loss, level_loss, level_accuracy, calibration, confusion):
             metric.to(self.device)
         done = 0
         for batch in self.batches(chosen, batch_size):
@@ -241,18 +247,24 @@ class _Runner:
             own_loss.update(losses[:, -1:], [batch.resolution])
             level_loss.update(losses, names)
             calibration.update(logits, batch.labels, names)
+            for column, name in enumerate(names):
+                level_accuracy.update(logits[:, column], batch.labels, name)
+            confusion.update(logits[:, -1].argmax(-1).clamp(max=len(classes)), batch.labels)
             consistency.update(*self._all_losses(batch, losses, equivariance, one_pass))
             done += len(batch.labels)
             if report is not None:
                 report("measuring", done * _processes()[1] / len(chosen))
         right, con, calibrated = accuracy.compute(), consistency.compute(), calibration.compute()
-        loss, per_level = own_loss.compute(), level_loss.compute()
+        loss, per_level, right_levels = own_loss.compute(), level_loss.compute(), level_accuracy.compute()
         mean_loss = (loss["per_level"].nan_to_num() * loss["count"]).sum() / loss["count"].sum()
         return {
             "images": int(right["count"].sum()),
             "accuracy": _number(right["mean"]),
             "accuracy_standard_error": _binomial_error(right["mean"].item(), int(right["count"].sum())),
             "accuracy_per_resolution": _table(resolutions, right["per_resolution"]),
+            "images_per_resolution": {str(m): int(n) for m, n in zip(resolutions, right["count"], strict=True)},
+            "accuracy_per_level": _table(levels, right_levels["per_resolution"]),
+            **_per_class(confusion.compute().cpu(), classes),
             "loss": _number(mean_loss),
             "loss_per_resolution": _table(resolutions, loss["per_level"]),
             "loss_per_level": _table(levels, per_level["per_level"]),
@@ -326,6 +338,20 @@ def _number(value: Tensor) -> float | None:
 
 def _table(keys: Sequence[int], values: Tensor) -> dict[str, float | None]:
     return {str(key): _number(value) for key, value in zip(keys, values, strict=True)}
+
+
+def _per_class(confusion: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """Accuracy of each class, their mean, and of few classes who is taken for whom."""
+    counts = confusion[: len(classes)]
+    right, total = counts.diagonal().double(), counts.sum(1).double()
+    shares = right / total
+    found: dict[str, Any] = {
+        "balanced_accuracy": _number(shares[total > 0].mean()),
+        "accuracy_per_class": {name: _number(share) for name, share in zip(classes, shares, strict=True)},
+    }
+    if len(classes) <= CONFUSION_CLASSES:
+        found["confusion"] = counts[:, : len(classes)].tolist()  # [true class][predicted class]
+    return found
 
 
 def _binomial_error(share: float, count: int) -> float:

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import logging
 import os
+import signal
 import sys
 import time
 import warnings
@@ -29,7 +30,7 @@ from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, TrainingError
+from fourierscale.training.errors import CheckpointError, ConfigError, StoppedError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
@@ -69,6 +70,7 @@ def fit(
         ConfigError: A setting that cannot be.
         CheckpointError: A checkpoint that cannot be resumed from, or a folder that holds another run.
         NonFiniteLossError: The loss became infinite or NaN.
+        StoppedError: The user stopped it (Ctrl-C).
     """
     root = Path(run_dir).expanduser()
     first = int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
@@ -99,11 +101,20 @@ def fit(
         if config.train.compile:
             model.compile()
         started = time.perf_counter()
+        handler = signal.getsignal(signal.SIGINT)
         try:
             trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
         except torch.OutOfMemoryError:
             raise TrainingError(
                 f"the GPU has too little memory: lower data.batch_size (now {config.data.batch_size})"
+            ) from None
+        except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
+            if not trainer.interrupted:
+                raise
+            signal.signal(signal.SIGINT, handler)
+            raise StoppedError(
+                f"stopped in epoch {trainer.current_epoch + 1} of {config.train.epochs}; continue with "
+                f"'fourierscale train --resume --out {root}'"
             ) from None
         seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
         if config.train.keep == "best" and (root / BEST).is_file():
@@ -133,7 +144,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
     """The config with the model's options that follow from the data: classes, channels, resolutions.
 
     Options that the config names stay as they are. Resolutions (those of R, or all that images have) are the data's
-    only where the model's own end at another size.
+    only where the model's own end at another size, and those of a folder always.
 
     Args:
         config: What the user asked for.
@@ -147,7 +158,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
             overrides[option] = value
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
         free = option in info.options and option not in overrides
-        if free and max(info.default(option)) != max(protocol.resolutions):
+        if free and (protocol.shape is not None or max(info.default(option)) != max(protocol.resolutions)):
             overrides[option] = list(values)
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
 
@@ -173,6 +184,8 @@ def describe(
             "boundary": protocol.boundary,
             "resolutions": list(protocol.resolutions),
             "equivariance": list(protocol.equivariance),
+            "shape": protocol.shape,
+            "skip_bad": config.data.skip_bad,
             "fit": splits.test.fit,
             "fit_size": splits.test.fit_size,
         },

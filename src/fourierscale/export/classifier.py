@@ -1,0 +1,116 @@
+"""Exported classifiers, run by onnxruntime."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fourierscale.export.errors import ExportError
+
+__all__ = ["OnnxClassifier"]
+
+Images = TypeVar("Images")
+
+
+class OnnxClassifier:
+    """A classifier from a file that ``fourierscale export`` wrote.
+
+    Args:
+        path: The ``.onnx`` file; everything about it is inside.
+        threads: Threads of a call; default: as many as torch uses.
+
+    Attributes:
+        classes: Names of the classes.
+        resolutions: Sizes of the images it takes, increasing.
+        about: All that the file says: besides these ``model``, ``version``, ``channels``, ``mean``, ``std``, ``raw``
+            (whether images are 0..1 pixels and not normalised), ``levels`` (their names, for each size), ``features``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
+        try:
+            import onnxruntime
+        except ImportError:
+            raise ImportError("running ONNX files needs onnxruntime: pip install 'fourierscale[export]'") from None
+        self.path = Path(path).expanduser()
+        if not self.path.is_file():
+            raise FileNotFoundError(f"{self.path}: there is no such file")
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads() if threads is None else threads
+        options.log_severity_level = 4  # what goes wrong is raised
+        try:
+            self.session = onnxruntime.InferenceSession(self.path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime has a family of its own, not all of one base
+            reason = " ".join(str(error).split())[:120]
+            raise ExportError(f"{self.path} is not a whole ONNX file ({reason}): copy or export it again") from None
+        try:
+            stored = self.session.get_modelmeta().custom_metadata_map
+            self.about: dict[str, Any] = {name: json.loads(value) for name, value in stored.items()}
+            self.classes: list[str] = self.about["classes"]
+            self.resolutions: tuple[int, ...] = tuple(self.about["resolutions"])
+            self._levels: dict[str, list[str]] = self.about["levels"]
+        except (KeyError, ValueError, TypeError):
+            raise ExportError(
+                f"{self.path} does not say what its classes are: write it by fourierscale export"
+            ) from None
+        self.features_domain = self.about["features"]
+
+    def __call__(self, images: Images) -> Images:
+        """Images ``(B, C, n, n)`` to logits ``(B, levels, classes)``, coarse to fine, or ``(B, classes)``.
+
+        A tensor gives a tensor, an array of numpy an array.
+        """
+        return self._run("logits", images)
+
+    def features(self, images: Images) -> Images:
+        """The final features, if the file gives them: coefficients ``(B, C', 2K+1, 2K+1)`` for our networks."""
+        self.check_features()
+        return self._run("features", images)
+
+    def check_features(self) -> None:
+        """Refuse a file that gives no features."""
+        if self.features_domain is None:
+            raise ExportError(f"{self.path} gives no features: export it with --features")
+
+    def level_names(self, size: int) -> list[str]:
+        """The resolution that each level of the logits stands for, for images of this size."""
+        self._check_size(size, size)
+        return self._levels[str(size)]
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """How to prepare images, as a model's own description says it."""
+        channels = self.about["channels"]
+        normalise = not self.about["raw"] and self.about["mean"] is not None
+        return {
+            "channels": channels,
+            "classes": self.classes,
+            "mean": self.about["mean"] if normalise else [0.0] * channels,
+            "std": self.about["std"] if normalise else [1.0] * channels,
+            "fit": self.about["fit"],
+            "fit_size": self.about["fit_size"],
+            "resolutions": self.about["image_resolutions"],
+            "exact": self.about["fit"] is None,
+            "shape": self.about.get("shape"),
+        }
+
+    def _run(self, name: str, images: Images) -> Images:
+        array: Any = images.detach().cpu().float().numpy() if isinstance(images, Tensor) else images
+        if array.ndim != 4 or array.shape[1] != self.about["channels"]:
+            raise ExportError(
+                f"expected images of shape (batch, {self.about['channels']}, height, width), got {tuple(array.shape)}"
+            )
+        self._check_size(*array.shape[2:])
+        output = self.session.run([name], {"image": array.astype("float32", copy=False)})[0]
+        return torch.from_numpy(output) if isinstance(images, Tensor) else output  # type: ignore[return-value]
+
+    def _check_size(self, height: int, width: int) -> None:
+        if height != width or width not in self.resolutions:
+            have = ", ".join(f"{n} x {n}" for n in self.resolutions)
+            raise ExportError(
+                f"{self.path} takes images of {have}, got {height} x {width}: resize, or export that size"
+            )

@@ -1,0 +1,189 @@
+"""Write a model as ONNX or as a program of ``torch.export``, and check what was written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.export.check import ExportReport, check_outputs
+from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.export.deployed import freeze
+from fourierscale.export.describe import Plan, make_plan
+from fourierscale.export.errors import ExportError
+
+__all__ = ["OPSET", "export_onnx", "export_program"]
+
+OPSET = 18
+"""Version of the ONNX operators."""
+
+
+def export_onnx(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    resolutions: Sequence[int] | None = None,
+    about: Mapping[str, Any] | None = None,
+    *,
+    raw: bool = False,
+    features: bool = False,
+    images: Tensor | None = None,
+    batches: Sequence[int] = (1, 32),
+) -> ExportReport:
+    """Write a model as one ONNX file for any number of images of one size or of several.
+
+    The file holds the taps of the Fourier layers; onnxruntime turns them into spectra when it loads it. For several
+    sizes it computes what the largest needs, see :mod:`fourierscale.export.deployed`. If the check fails, no file is
+    left behind.
+
+    Args:
+        model: A classifier of this library, or any module that maps images to logits.
+        path: The file to write.
+        resolutions: Sides of the square images it is to take; default: the largest the model was made for.
+        about: What describes the weights: :func:`fourierscale.models.pretrained_info`, or ``model.json`` of a run.
+        raw: Take 0..1 pixels: mean and std, and padding where the model needs it, become part of the file.
+        features: Give the final features as a second output.
+        images: Real images to check with besides random ones, as the file takes them, of the largest size.
+        batches: Batch sizes to take times at; none if empty.
+
+    Raises:
+        ExportError: The model cannot be exported like that, or the file differs from it by more than 1e-4.
+    """
+    onnx = _import_onnx()
+    target = _target(path)
+    plan = make_plan(model, resolutions, about, raw, features)
+    names = ["logits", "features"] if features else ["logits"]
+    with _exporting(plan):
+        program = torch.onnx.export(
+            _program(plan), dynamo=True, input_names=["image"], output_names=names, opset_version=OPSET, verbose=False
+        )
+        assert program is not None
+        proto = program.model_proto
+    _clean(proto, plan.about)
+    with replacing(target) as partial:
+        onnx.save(proto, partial)
+        checks = check_outputs(OnnxClassifier(partial), plan, images, batches)
+    operators = tuple(sorted({node.op_type for node in proto.graph.node}))
+    return ExportReport(target, tuple(plan.about["resolutions"]), target.stat().st_size, operators, checks)
+
+
+def export_program(
+    model: nn.Module,
+    path: str | os.PathLike[str],
+    resolutions: Sequence[int] | None = None,
+    about: Mapping[str, Any] | None = None,
+    *,
+    raw: bool = False,
+    features: bool = False,
+    images: Tensor | None = None,
+    batches: Sequence[int] = (1, 32),
+) -> ExportReport:
+    """Write a model as a program of ``torch.export``.
+
+    ``torch.export.load(path).module()`` runs it, without this library. Takes what :func:`export_onnx` takes. The file
+    holds the spectra of the Fourier layers, because nothing folds constants when such a program is loaded. What it says
+    about itself is its extra file ``about.json``.
+    """
+    target = _target(path)
+    plan = make_plan(model, resolutions, about, raw, features)
+    plan.deployed.model = freeze(plan.model, plan.preparation(plan.images(plan.about["resolutions"][-1])))
+    with _exporting(plan):
+        program = _program(plan)
+    with replacing(target) as partial:
+        with _exporting(plan):
+            torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
+            module = torch.export.load(partial).module()
+
+        def run(x: Tensor) -> Tensor:
+            with torch.no_grad():
+                outputs: Any = module(x)
+            logits: Tensor = outputs[0] if features else outputs
+            return logits
+
+        checks = check_outputs(run, plan, images, batches)
+    operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
+    return ExportReport(
+        target, tuple(plan.about["resolutions"]), target.stat().st_size, tuple(sorted(operators)), checks
+    )
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    target = Path(path).expanduser()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
+    return target
+
+
+def _program(plan: Plan) -> torch.export.ExportedProgram:
+    sizes = plan.about["resolutions"]
+    free: dict[int, Any] = {0: torch.export.Dim("batch")}
+    if len(sizes) > 1:
+        side = torch.export.Dim("side", min=sizes[0], max=sizes[-1])
+        free |= {2: side, 3: side}
+    return torch.export.export(plan.deployed, (plan.images(sizes[-1]),), dynamic_shapes=(free,), strict=False)
+
+
+def _clean(proto: Any, about: Mapping[str, Any]) -> None:
+    """Say what the file is; drop what the exporter notes of the machine it ran on, and its names of sizes."""
+    for part in (*proto.graph.node, *proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
+    proto.graph.ClearField("value_info")
+    proto.graph.ClearField("metadata_props")
+    proto.ClearField("metadata_props")
+    for name, value in about.items():
+        proto.metadata_props.add(key=name, value=json.dumps(value))
+    proto.graph.name = about["model"]
+    proto.producer_name, proto.producer_version = "fourierscale", about["version"]
+    names = {"image": ("batch", "", "side", "side"), "logits": ("batch", "levels"), "features": ("batch", "", "k", "k")}
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim, name in zip(value.type.tensor_type.shape.dim, names[value.name], strict=False):
+            if dim.dim_param:
+                dim.dim_param = name
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A file beside the target that takes its place if all goes well, and vanishes if not."""
+    partial = target.with_name(f"{target.stem}.partial{target.suffix}")
+    try:
+        yield partial
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def _exporting(plan: Plan) -> Iterator[None]:
+    """Without gradients and warnings: exporters warn of their own deprecations, and of packages not needed here."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            yield
+    except (
+        Exception
+    ) as error:  # of many kinds, for operators that the exporter does not know or shapes it cannot follow
+        reason = " ".join(str(error).split())[:200]
+        raise ExportError(f"PyTorch {torch.__version__} cannot export {plan.about['model']} ({reason})") from error
+    finally:
+        logger.setLevel(level)
+
+
+def _import_onnx() -> Any:
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"writing ONNX needs {error.name}: pip install 'fourierscale[export]'") from None
+    return onnx
