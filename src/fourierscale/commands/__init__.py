@@ -4,6 +4,7 @@ from fourierscale.commands.audit import audit
 from fourierscale.commands.bench import bench
 from fourierscale.commands.demo import demo
 from fourierscale.commands.evaluate import evaluate
+from fourierscale.commands.explore import explore
 from fourierscale.commands.export import export
 from fourierscale.commands.models import models
 from fourierscale.commands.predict import predict
@@ -11,4 +12,4 @@ from fourierscale.commands.train import train
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = (demo, train, evaluate, audit, predict, export, models, bench)
+COMMANDS = (demo, train, evaluate, audit, predict, export, models, bench, explore)

@@ -5,43 +5,13 @@ from __future__ import annotations
 import copy
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fourierscale.data import ScaledDataset, make_loader
 from fourierscale.data.sources import Report
-from fourierscale.testing import Domain
+from fourierscale.models.baselines.small import SmallCNN
 
 __all__ = ["SmallCNN", "train_cnn"]
-
-
-class SmallCNN(nn.Module):
-    """Three blocks of 5x5 convolution, batch norm and ReLU, one max pooling, and a linear classifier.
-
-    It takes images of one size; smaller ones are padded with black (``fit="zero"``).
-
-    >>> SmallCNN(1, 10)(torch.rand(2, 1, 28, 28)).shape
-    torch.Size([2, 10])
-    """
-
-    features_domain: Domain = "image"
-
-    def __init__(self, in_channels: int, classes: int, widths: tuple[int, int, int] = (16, 32, 32)) -> None:
-        super().__init__()
-        first, second, third = widths
-        self.body = nn.Sequential(
-            *_block(in_channels, first), nn.MaxPool2d(2), *_block(first, second), *_block(second, third)
-        )
-        self.head = nn.Sequential(nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(4 * third, classes))
-
-    def features(self, x: Tensor) -> Tensor:
-        """The final feature map ``(B, C, n / 2, n / 2)``."""
-        features: Tensor = self.body(x)
-        return features
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images ``(B, C, n, n)`` to logits ``(B, classes)``."""
-        logits: Tensor = self.head(self.features(x))
-        return logits
 
 
 def train_cnn(
@@ -90,7 +60,3 @@ def train_cnn(
             if report is not None:
                 report("training", step / steps)
     return model.eval()
-
-
-def _block(in_channels: int, out_channels: int) -> list[nn.Module]:
-    return [nn.Conv2d(in_channels, out_channels, 5, padding=2), nn.BatchNorm2d(out_channels), nn.ReLU()]

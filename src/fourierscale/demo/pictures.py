@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.data import ScaledSplits
-from fourierscale.data.fit import Fit, fit_to
-from fourierscale.functional import downscale, grid, synthesize
-from fourierscale.metrics import shrink_features
-from fourierscale.testing import Domain, relative_error
+from fourierscale.data.fit import Fit
+from fourierscale.demo.lens import Lens
+from fourierscale.functional import grid
+from fourierscale.testing import relative_error
 
 __all__ = ["BothWays", "Judged", "both_ways", "choose_digit", "judge", "png"]
 
@@ -50,28 +50,17 @@ def both_ways(
         resolutions: Where to look.
         fit: How images reach a model of one input size.
     """
-    device = next(model.parameters()).device
-    domain: Domain = getattr(model, "features_domain", "coefficients")
-    size, kind = int(digit.shape[-1]), splits.protocol.kind
-    mean, std = splits.test.mean.to(device), splits.test.std.to(device)
-
-    def features(x: Tensor) -> Tensor:
-        if fit is not None:
-            x = (fit_to(x * std + mean, size, fit) - mean) / std
-        found: Tensor = model.features(x)  # type: ignore[operator]
-        return found.float()
-
-    digit = digit.to(device)
-    large = features(digit)
-    shown = synthesize(large, size) if domain == "coefficients" else large
-    channel = int(shown[0].flatten(1).var(1).argmax())
+    size, mean, std = int(digit.shape[-1]), splits.test.mean, splits.test.std
+    lens = Lens(model, mean, std, fit, size, splits.protocol.kind, splits.protocol.boundary)
+    x = digit * std + mean
+    large = lens.features(x)
+    channel = int(lens.picture(large, size)[0].flatten(1).var(1).argmax())
     found = []
     for r in resolutions:
-        small = features(downscale(digit, r, kind))
-        shrunk = shrink_features(large, small, r / size, domain, kind, fit)
-        error = relative_error(shrunk, small)
-        maps = [synthesize(value, r) if domain == "coefficients" else value for value in (small, shrunk)]
-        found.append(BothWays(maps[0][0, channel].cpu(), maps[1][0, channel].cpu(), error))
+        small = lens.features(lens.downscale(x, r))
+        shrunk = lens.shrink(large, small, r / size)
+        maps = [lens.picture(value, r)[0, channel].cpu() for value in (small, shrunk)]
+        found.append(BothWays(maps[0], maps[1], relative_error(shrunk, small)))
     return found
 
 

@@ -1,0 +1,62 @@
+"""A small plain CNN: what the scale-equivariant nets are shown beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from fourierscale.models.registry import ModelInfo, register
+from fourierscale.testing import Domain
+
+__all__ = ["SmallCNN"]
+
+
+class SmallCNN(nn.Module):
+    """Three blocks of 5x5 convolution, batch norm and ReLU, one max pooling, and a linear classifier.
+
+    It takes images of one size; smaller ones are padded with black (``fit="zero"``). It is no net of the paper: it is
+    what the pages of this library show beside ours, small enough to be trained in a minute or to ship.
+
+    >>> import torch
+    >>> SmallCNN(1, 10)(torch.rand(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
+
+    features_domain: Domain = "image"
+
+    def __init__(self, in_channels: int = 1, classes: int = 10, widths: Sequence[int] = (16, 32, 32)) -> None:
+        super().__init__()
+        first, second, third = widths
+        self.body = nn.Sequential(
+            *_block(in_channels, first), nn.MaxPool2d(2), *_block(first, second), *_block(second, third)
+        )
+        self.head = nn.Sequential(nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(4 * third, classes))
+
+    def features(self, x: Tensor) -> Tensor:
+        """The final feature map ``(B, C, n / 2, n / 2)``."""
+        features: Tensor = self.body(x)
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images ``(B, C, n, n)`` to logits ``(B, classes)``."""
+        logits: Tensor = self.head(self.features(x))
+        return logits
+
+
+def _block(in_channels: int, out_channels: int) -> list[nn.Module]:
+    return [nn.Conv2d(in_channels, out_channels, 5, padding=2), nn.BatchNorm2d(out_channels), nn.ReLU()]
+
+
+register(
+    ModelInfo(
+        "cnn-small",
+        SmallCNN,
+        {},
+        "three 5x5 convolutions and a linear classifier, for the demo and fourierscale explore",
+        "mnist-baseline",
+        "zero",
+        28,
+        "none: a plain CNN, not one of the paper's",
+    )
+)
