@@ -54,11 +54,23 @@ def test_trained_weights_recognise_digits_at_every_resolution(model, digits, res
     assert (predicted == labels).float().mean() > (0.9 if resolution == 8 else 0.97)
 
 
-def test_the_weights_are_those_of_their_published_run():
-    shipped = pretrained_info("scalenet-mnist")
-    published = Path(__file__).parents[1] / "results" / "mnist-best-seed0.json"
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [("scalenet-mnist", "mnist-best-seed0"), ("scalenet-mnist-gaussian", "mnist-gaussian-ours-best-seed0")],
+)
+def test_the_weights_are_those_of_their_published_run(name, run):
+    published = Path(__file__).parents[1] / "results" / f"{run}.json"
+    shipped = pretrained_info(name)
     assert shipped == json.loads(published.read_text())
     assert shipped["metrics"]["images"] == 50_000
+
+
+def test_weights_for_gaussian_downscaling_recognise_digits_downscaled_so(digits):
+    x, labels = digits
+    model = load_pretrained("scalenet-mnist-gaussian")
+    with torch.inference_mode():
+        predicted = model(downscale(x, 12, "gaussian"))[:, -1].argmax(-1)
+    assert (predicted == labels).float().mean() > 0.95
 
 
 def test_unknown_weights_are_refused_with_those_that_are_there():
