@@ -78,7 +78,9 @@ def quick(words: list[str]) -> list[str] | None:
 
 
 def outcome(command: Command) -> str:
-    apart = command.in_sentence or command.page == "docs/tutorial.md"  # whose lines test_tutorial.py runs in their order
+    apart = (
+        command.in_sentence or command.page == "docs/tutorial.md"
+    )  # whose lines test_tutorial.py runs in their order
     runs = command.words[0] == "fourierscale" and not apart and quick(command.words) is not None
     return "run" if runs else "parsed"
 
