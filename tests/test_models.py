@@ -5,6 +5,7 @@ from torch import nn
 from fourierscale import Levels, create_model, downscale, list_models
 from fourierscale.functional import analyze, band, crop, pool_samples, synthesize
 from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, model_info
+from fourierscale.nn import ToCoefficients
 from fourierscale.testing import TOLERANCE, relative_error
 
 HEADS = ["plain", "temperature", "cumulative", "average"]
@@ -181,3 +182,13 @@ def test_a_few_steps_lower_the_loss():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.7 * losses[0]
+
+
+def test_the_door_adds_no_rounding_that_layers_could_amplify():
+    torch.manual_seed(0)
+    x = torch.rand(4, 3, 64, 64) + 1  # pixels have a mean, which is most of them
+    door = ToCoefficients()
+    for n in (20, 41, 52):
+        small = door(downscale(x, n))
+        waves = slice(None), slice(None), slice(1, None)  # without the mean
+        assert relative_error(crop(door(x), n)[waves], small[waves]) < 3e-13

@@ -23,7 +23,7 @@ from fourierscale.functional.bands import (
     spatial_size,
 )
 from fourierscale.functional.constants import constant
-from fourierscale.functional.transform import analyze, apply_matrix, synthesize
+from fourierscale.functional.transform import analyze, apply_matrix, synthesize, widened
 
 Kind: TypeAlias = Literal["ideal", "gaussian", "bicubic"]
 """How to downscale; see :func:`downscale`."""
@@ -93,10 +93,10 @@ def downscale(
     if any(m > n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot downscale an image of size {source} to {target}: use upscale for a larger grid")
     if kind == "ideal":
-        return synthesize(analyze(x, len(target), target, boundary), target, boundary)
+        return synthesize(analyze(widened(x), len(target), target, boundary), target, boundary).to(x.dtype)
     if kind == "gaussian":
-        coeffs = analyze(x, len(target), boundary=boundary)
-        return synthesize(_blur(coeffs, source, target, std, boundary), target, boundary)
+        coeffs = analyze(widened(x), len(target), boundary=boundary)
+        return synthesize(_blur(coeffs, source, target, std, boundary), target, boundary).to(x.dtype)
     if kind == "bicubic":
         for axis in range(-len(target), 0):
             x = apply_matrix(bicubic_matrix(source[axis], target[axis], x.dtype, x.device), x, axis)
@@ -117,7 +117,7 @@ def upscale(x: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
     source = spatial_size(x, len(target))
     if any(m < n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot upscale an image of size {source} to {target}: use downscale for a smaller grid")
-    return synthesize(analyze(x, len(target), boundary=boundary), target, boundary)
+    return synthesize(analyze(widened(x), len(target), boundary=boundary), target, boundary).to(x.dtype)
 
 
 def _blur(coeffs: Tensor, source: Box, target: Box, std: float | None, boundary: Boundary) -> Tensor:

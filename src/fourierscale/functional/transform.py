@@ -100,6 +100,20 @@ def synthesize(coeffs: Tensor, size: Size, boundary: Boundary = "circular") -> T
     return coeffs
 
 
+def widened(x: Tensor) -> Tensor:
+    """Single precision as double, for a transform at the door of a net: its rounding is amplified by all layers.
+
+    Anything else, a device without double precision, and a program that is being exported stay as they are.
+    """
+    wide = x.dtype is torch.float32 and x.device.type in ("cpu", "cuda", "meta") and not is_exporting()
+    return x.double() if wide else x
+
+
+def is_exporting() -> bool:
+    """Whether a program is being exported: it is to contain plain operators alone."""
+    return torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
+
+
 def apply_matrix(matrix: Tensor, x: Tensor, axis: int) -> Tensor:
     """Multiply along one negative ``axis``: ``y[..., i, ...] = sum_j matrix[i, j] x[..., j, ...]``."""
     if axis == -1:

@@ -21,6 +21,8 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
+from fourierscale.functional.transform import is_exporting
+
 Backend: TypeAlias = Literal["auto", "torch", "gemm", "triton"]
 """Names of the implementations."""
 
@@ -73,7 +75,7 @@ def implementation(
     """
     if _current == "torch" or _is_transformed():
         return "torch"
-    if _is_exporting():  # Dynamo, where it exports, cannot follow how constants are made
+    if is_exporting():  # Dynamo, where it exports, cannot follow how constants are made
         return "plain" if plain and not torch.compiler.is_dynamo_compiling() else "torch"
     if fused and (_current == "triton" or (_current == "auto" and x.is_cuda and triton_runs(x.device))):
         return "triton"
@@ -93,8 +95,3 @@ def _has_triton() -> bool:
 def _is_transformed() -> bool:
     """Whether a transform of ``torch.func`` is at work: those need plain operators."""
     return torch._C._functorch.peek_interpreter_stack() is not None
-
-
-def _is_exporting() -> bool:
-    """Whether a program is being exported: it is to contain plain operators alone."""
-    return torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None

@@ -11,6 +11,7 @@ from fourierscale import functional as F
 from fourierscale.functional.bands import Boundary, check_boundary, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, PoolKind
+from fourierscale.functional.transform import widened
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual
 from fourierscale.nn.checks import positive
 from fourierscale.nn.nested import Norm
@@ -128,7 +129,8 @@ class ScaleNet(nn.Module):
                 f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
                 + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
             )
-        features: Tensor = self.blocks(F.analyze(x, boundary=self.boundary))
+        coeffs = F.analyze(widened(x), boundary=self.boundary).to(x.dtype)
+        features: Tensor = self.blocks(coeffs)
         return features
 
 

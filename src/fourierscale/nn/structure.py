@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from fourierscale import functional as F
 from fourierscale.functional.bands import Boundary, Box, Size, as_size, bands, check_boundary, coefficient_bands, grids
 from fourierscale.functional.resample import corner
+from fourierscale.functional.transform import widened
 from fourierscale.nn.checks import positive
 
 
@@ -27,7 +28,7 @@ class ToCoefficients(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Analyze the last ``axes`` axes."""
-        return F.analyze(x, self.axes, boundary=self.boundary)
+        return F.analyze(widened(x), self.axes, boundary=self.boundary).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Number of axes and boundary."""
