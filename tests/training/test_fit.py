@@ -241,3 +241,12 @@ def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: 
     assert time.perf_counter() - started < 60
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         fit(small_config(), tmp_path, resume=tmp_path / "none.ckpt", splits=small_splits())
+
+
+def test_channels_last_trains_to_the_same_weights(tmp_path):
+    for name, setting in (("first", "false"), ("last", "true")):
+        config = small_config("train.epochs=1", f"train.channels_last={setting}")
+        fit(config, tmp_path / name, splits=small_splits())
+    first, last = (load_model(tmp_path / name).state_dict() for name in ("first", "last"))
+    for name in first:
+        torch.testing.assert_close(first[name], last[name], atol=1e-4, rtol=1e-3)

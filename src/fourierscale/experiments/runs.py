@@ -28,7 +28,7 @@ INCIDENTAL = frozenset(
     {
         *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device")),
         *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
-        *(f"train.{name}" for name in ("compile", "cuda_graphs", "progress", "seed")),
+        *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
         "eval.sample",  # how exactly Equi-Err is known: a result says over how many pairs it was measured
     }

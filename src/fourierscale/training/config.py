@@ -148,6 +148,7 @@ class TrainConfig:
         strategy: How processes work together, for example ``"ddp"``.
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each image size as CUDA graphs: the same numbers, sooner.
+        channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
         progress: Show a progress bar; ``None`` means where there is a terminal.
@@ -163,6 +164,7 @@ class TrainConfig:
     strategy: str = "auto"
     compile: bool = False
     cuda_graphs: bool = True
+    channels_last: bool = False
     validate_every: int = 1
     keep: Literal["last", "best"] = "last"
     progress: bool | None = None

@@ -89,6 +89,8 @@ def fit(
     with _quiet():
         pl.seed_everything(config.train.seed, verbose=False)
         model = _create(config)
+        if config.train.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         trainer = _trainer(config, root)
         module = ScaleModule(
             model,
