@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,10 +13,10 @@ from torch import nn
 
 from fourierscale.cli import main
 from fourierscale.commands.demo import results_table
-from fourierscale.demo import Demo, DemoSettings, result_rows, run_demo, write_report
+from fourierscale.demo import Demo, DemoSettings, result_rows, run_demo, stages, write_report
 from fourierscale.demo.charts import Series, line_chart
 from fourierscale.models import create_model
-from fourierscale.training import load_model
+from fourierscale.training import StoppedError, load_model
 from tests.training.small_runs import write_digits
 
 
@@ -115,3 +117,15 @@ def test_a_mistake_gives_one_line_and_status_2(tmp_path: Path, capsys: pytest.Ca
         lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fourierscale: ")]
         assert len(lines) == 1
         assert text in lines[0]
+
+
+def test_stopping_the_training_gives_no_advice_about_a_folder_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise StoppedError("stopped in epoch 1 of 3; continue with 'fourierscale train --resume --out /gone'")
+
+    monkeypatch.setattr(stages, "fit", stopped)
+    demo: Any = SimpleNamespace(settings=DemoSettings(), splits=None)
+    with pytest.raises(KeyboardInterrupt):
+        stages._tiny(demo, Path("unused"), Heard())

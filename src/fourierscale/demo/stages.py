@@ -19,7 +19,7 @@ from torch import nn
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.demo.cnn import SmallCNN, train_cnn
 from fourierscale.models.registry import load_pretrained
-from fourierscale.training import fit, load_config, load_model
+from fourierscale.training import StoppedError, fit, load_config, load_model
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.evaluate import evaluate
 
@@ -212,7 +212,10 @@ def _tiny(demo: Demo, folder: Path, listener: Listener) -> Entry:
     )
     with tempfile.TemporaryDirectory() as scratch, _epochs(listener):
         run = Path(scratch) / "run"
-        metrics = fit(config, run, splits=demo.splits)
+        try:
+            metrics = fit(config, run, splits=demo.splits)
+        except StoppedError:  # whose advice is how to continue a run that ends with this folder
+            raise KeyboardInterrupt from None
         demo.epochs = read_log(run / "log.csv")
         folder.mkdir(exist_ok=True)
         for name in ("config.toml", "log.csv", "metrics.json", "model.json", "model.safetensors"):

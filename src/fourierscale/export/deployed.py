@@ -23,7 +23,9 @@ from fourierscale.kernels.layers import KEPT, channel_first, frequency_first
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d
 
-__all__ = ["Deployed", "freeze", "size_matrix"]
+__all__ = ["Deployed", "freeze", "size_matrix", "spectrum_entries"]
+
+KINDS = (LocalFourierConv2d, FourierConv2d)
 
 
 class Deployed(nn.Module):
@@ -138,24 +140,37 @@ def freeze(model: nn.Module, image: Tensor) -> nn.Module:
     A spectrum that is too large for a layer to keep (``kernels.layers.KEPT``) is left to be made at each call.
     """
     model = copy.deepcopy(model)
-    sizes: dict[nn.Module, tuple[int, ...]] = {}
-
-    def note(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        sizes[layer] = tuple(inputs[0].shape[-2:])
-
-    kinds = (LocalFourierConv2d, FourierConv2d)
-    hooks = [layer.register_forward_pre_hook(note) for layer in model.modules() if isinstance(layer, kinds)]
+    sizes = _layer_sizes(model, image)
     with torch.no_grad():
-        model(image)
-        for hook in hooks:
-            hook.remove()
         for parent in list(model.modules()):
             for name, layer in list(parent.named_children()):
-                if isinstance(layer, kinds) and layer in sizes:
-                    entries = layer.in_channels * layer.out_channels * math.prod(sizes[layer])
-                    if entries <= KEPT:
-                        setattr(parent, name, _FrozenConv(layer, sizes[layer]))
+                if isinstance(layer, KINDS) and layer in sizes and _entries(layer, sizes[layer]) <= KEPT:
+                    setattr(parent, name, _FrozenConv(layer, sizes[layer]))
     return model
+
+
+def spectrum_entries(model: nn.Module, image: Tensor) -> int:
+    """How many numbers the spectra of all Fourier layers have for images of this size."""
+    return sum(_entries(layer, size) for layer, size in _layer_sizes(model, image).items())
+
+
+def _layer_sizes(model: nn.Module, image: Tensor) -> dict[LocalFourierConv2d | FourierConv2d, tuple[int, ...]]:
+    """How many coefficients per axis each Fourier layer gets."""
+    sizes: dict[LocalFourierConv2d | FourierConv2d, tuple[int, ...]] = {}
+
+    def note(layer: Any, inputs: tuple[Tensor, ...]) -> None:
+        sizes[layer] = tuple(inputs[0].shape[-2:])
+
+    hooks = [layer.register_forward_pre_hook(note) for layer in model.modules() if isinstance(layer, KINDS)]
+    with torch.no_grad():
+        model(image)
+    for hook in hooks:
+        hook.remove()
+    return sizes
+
+
+def _entries(layer: LocalFourierConv2d | FourierConv2d, size: tuple[int, ...]) -> int:
+    return layer.in_channels * layer.out_channels * math.prod(size)
 
 
 class _FrozenConv(nn.Module):

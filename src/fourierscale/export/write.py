@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.export.deployed import freeze
+from fourierscale.export.deployed import freeze, spectrum_entries
 from fourierscale.export.describe import Plan, make_plan
 from fourierscale.export.errors import ExportError
 
@@ -24,6 +24,8 @@ __all__ = ["OPSET", "export_onnx", "export_program"]
 
 OPSET = 18
 """Version of the ONNX operators."""
+MOST = 2**28
+"""Numbers of all spectra that onnxruntime may be asked to fold when it loads a file, in several times the memory."""
 
 
 def export_onnx(
@@ -59,6 +61,13 @@ def export_onnx(
     onnx = _import_onnx()
     target = _target(path)
     plan = make_plan(model, resolutions, about, raw, features)
+    largest = plan.about["resolutions"][-1]
+    entries = spectrum_entries(plan.model, plan.preparation(plan.images(largest, 1)))
+    if entries > MOST:
+        raise ExportError(
+            f"at {largest} pixels the spectra of this net have {4 * entries / 1e9:.1f} GB, more than onnxruntime can "
+            "fold when it loads the file: write a .pt2 program, or export a smaller resolution or narrower net"
+        )
     names = ["logits", "features"] if features else ["logits"]
     with _exporting(plan):
         program = torch.onnx.export(
