@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,10 +93,7 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
         console.print(line, markup=False, soft_wrap=True)
     name = splits.protocol.name
     console.print("next:", style="bold")
-    commands = [f"predict {run} IMAGE.jpg", f"audit {run} --data {name}"]
-    if importlib.util.find_spec("fourierscale.explore") is not None:
-        commands.append(f"explore --model {run} --beside none")
-    for command in commands:
+    for command in (f"predict {run} IMAGE.jpg", f"audit {run} --data {name}", f"explore --model {run} --beside none"):
         console.print(f"  fourierscale {command}", markup=False, soft_wrap=True)
 
 
