@@ -142,19 +142,21 @@ def _mnist(device: str) -> list[Case]:
 
 def _stl10(device: str) -> list[Case]:
     resolutions = tuple(model_info("scalenet-stl10").default("resolutions"))
-    batch = 64 if device == "cuda" else 4
+    batch, grids = (64, ("level", "common")) if device == "cuda" else (4, ("level",))
     return [
         Case(
-            f"stl10-{'train' if train else 'inference'}-{batch}",
+            f"stl10-{'train' if train else 'inference'}-{batch}{'-common' if grid == 'common' else ''}",
             "scalenet-stl10",
             96,
             batch,
             3,
             resolutions,
             train,
-            peers=("cnn", "cnn-no-norm"),
+            peers=("cnn", "cnn-no-norm") if grid == "level" else ("cnn",),
+            grid=grid,  # type: ignore[arg-type]
             graphed=("ours", "cnn"),
         )
+        for grid in grids
         for train in (True, False)
     ]
 
