@@ -156,7 +156,7 @@ addEventListener("load", () => {
   const box = document.querySelector("[data-maps]"), slider = box.querySelector("input"), seen = [];
   const look = () => seen.push([
     box.querySelector("output").textContent,
-    box.querySelector("[data-tell=ours-error]").textContent,
+    ["cnn", "ours"].map((name) => box.querySelector(`[data-tell=${name}-error]`).textContent).join(" "),
     box.querySelector("[data-tell=cnn-error]").className,
     ...[...box.querySelectorAll("img")].map((image) => image.src.length + image.src.slice(-60)),
   ]);
