@@ -31,16 +31,16 @@ def main(device):
     for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
         ((13, 13), range(4, 16), "common", "relu", True),
-        ((27, 27), [8, 9, 13, 20, 28], "level", "gelu", True),
-        ((27, 27), [8, 9, 13, 20, 28], "common", "gelu", True),
+        ((27, 27), [8, 13, 28], "level", "gelu", True),
+        ((27, 27), [8, 13, 28], "common", "gelu", True),
         ((9, 13), [4, 8, 16], "level", "tanh", False),
         ((9, 13), [4, 8, 16], "common", "leaky_relu", False),
         ((21, 27), [8, 18, 28], "level", "silu", True),
         ((31, 31), [32], "common", "silu", True),
         ((29, 29), [20, 30], "common", "relu", True, "max"),
         ((31, 27), [16, 24, 32], "common", "tanh", False, "average"),
-        ((47, 47), [32, 40, 48], "common", "relu", True),
-        ((95, 91), [64, 96], "common", "gelu", True, "max"),
+        ((35, 35), [24, 36], "common", "relu", True),
+        ((69, 67), [48, 70], "common", "gelu", True, "max"),
     ):
         levels, pool = Levels(resolutions), 1 + len(pooling_kind)
         plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
