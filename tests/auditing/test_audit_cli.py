@@ -189,3 +189,12 @@ def test_in_a_narrow_browser_the_page_does_not_run_over(found, tmp_path):
     )
     assert '<pre id="probe">true</pre>' in done.stdout, done.stderr[-2000:]
     assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_several_models_are_audited_one_after_the_other(digits, tmp_path, capsys):
+    out = ["--data-dir", str(digits), "--out", str(tmp_path / "out")]
+    assert main(["audit", "cnn-small", "scalenet-mnist", *QUICK, *out]) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("cnn-small breaks first") < printed.index("scalenet-mnist is equivariant")
+    for folder in ("1-cnn-small", "2-scalenet-mnist"):
+        assert json.loads((tmp_path / "out" / folder / "audit.json").read_text())["layers"]

@@ -20,11 +20,11 @@ MOST = 8  # resolutions, unless they are given
 
 
 def audit(
-    model: Annotated[
-        str,
+    models: Annotated[
+        list[str],
         typer.Argument(
             help="A model's name, a run's folder, a .safetensors, TorchScript (.pt, .pth), torch.export (.pt2) or ONNX "
-            "file, or package.module:function that builds a model."
+            "file, or package.module:function that builds a model; several to see them one after the other."
         ),
     ],
     data: Annotated[
@@ -41,7 +41,10 @@ def audit(
     ] = None,
     size: Annotated[int | None, typer.Option(min=2, help="Side of the images of a folder, or of random ones.")] = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Only modules whose names have so many parts.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for audit.json, audit.png and audit.html.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for audit.json, audit.png and audit.html; inside it one for each of several models."),
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
 ) -> None:
@@ -58,37 +61,45 @@ def audit(
     if out is not None and out.exists() and not out.is_dir():
         raise FileExistsError(f"{out} is a file: --out names a folder")
     console = Console(highlight=False)
-    try:
-        opened = open_model(model)
-        if opened.note:
-            console.print(opened.note, soft_wrap=True, markup=False)
-        with reporting() as report:
-            pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
-            console.print(pictures.source, soft_wrap=True, markup=False)
-            way: Any = None if fit == "none" else (fit or opened.fit)
-            found = measure(
-                opened.model,
-                pictures.images,
-                _sides(resolutions) if resolutions else pictures.resolutions,
-                labels=pictures.labels,
-                kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                fit=way,
-                fit_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
-                mean=pictures.mean,
-                std=pictures.std,
-                depth=depth,
-                name=opened.name,
-                report=report,
-            )
-    except AuditError as error:
-        raise ConfigError(str(error)) from error
-    show(found, console, opened.trained)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "audit.json").write_text(found.to_json(), encoding="utf-8")
-        found.save_png(out / "audit.png")
-        found.save_html(out / "audit.html")
-        console.print(f"wrote audit.json, audit.png and audit.html into {out}", soft_wrap=True, markup=False)
+    for number, model in enumerate(models, 1):
+        try:
+            opened = open_model(model)
+            if opened.note:
+                console.print(opened.note, soft_wrap=True, markup=False)
+            with reporting() as report:
+                pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
+                console.print(pictures.source, soft_wrap=True, markup=False)
+                way: Any = None if fit == "none" else (fit or opened.fit)
+                found = measure(
+                    opened.model,
+                    pictures.images,
+                    _sides(resolutions) if resolutions else pictures.resolutions,
+                    labels=pictures.labels,
+                    kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
+                    fit=way,
+                    fit_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
+                    mean=pictures.mean,
+                    std=pictures.std,
+                    depth=depth,
+                    name=opened.name,
+                    report=report,
+                )
+        except AuditError as error:
+            raise ConfigError(str(error)) from error
+        show(found, console, opened.trained)
+        if out is not None:
+            write(found, out if len(models) == 1 else out / f"{number}-{Path(opened.name).name}", console)
+        if number < len(models):
+            console.print()
+
+
+def write(found: Audit, folder: Path, console: Console) -> None:
+    """The files of one audit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
+    found.save_png(folder / "audit.png")
+    found.save_html(folder / "audit.html")
+    console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
 
 
 def show(found: Audit, console: Console, answers: bool = True) -> None:
