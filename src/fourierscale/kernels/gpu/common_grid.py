@@ -34,10 +34,9 @@ from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
 from fourierscale.functional.transform import synthesis_matrix
+from fourierscale.kernels.gpu.lines import finish_kernel, prepare_kernel
 from fourierscale.kernels.gpu.shared import CODES, parameter_rows, precision
 from fourierscale.kernels.gpu.sweeps import (
-    finish_kernel,
-    prepare_kernel,
     sweep_backward_kernel,
     sweep_forward_kernel,
     sweep_pool_kernel,
