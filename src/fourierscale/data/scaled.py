@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from fourierscale.data.augment import Augmentation, get_augmentation
 from fourierscale.data.fit import Fit, fit_to
+from fourierscale.data.moving import moved
 from fourierscale.data.sized import SizedImages
 from fourierscale.data.splits import assign_resolutions
 from fourierscale.data.streamed import StreamedImages
@@ -186,7 +187,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
                 f"expected items of one resolution in a batch, got {found.tolist()}: use make_loader, or batch size 1"
             )
         resolution = int(found[0])
-        stored = (items % len(self.labels)).to(self.device)
+        stored = moved(items % len(self.labels), self.device)
         x = self.images[stored].to(torch.float32) / 255
         if self.augment is None or not self.augment.steps:
             x = downscale(x, resolution, self.kind, boundary=self.boundary)
@@ -198,7 +199,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             x = self.augment(x, generator, "scaled")
         if self.fit is not None and self.fit_size is not None:
             x = fit_to(x, self.fit_size, self.fit)
-        return Batch((x - self.mean) / self.std, self.labels[stored], resolution, items.to(self.device))
+        return Batch((x - self.mean) / self.std, self.labels[stored], resolution, moved(items, self.device))
 
     def largest(self, count: int) -> tuple[Tensor, Tensor]:
         """Some images as they are stored, at the highest resolution there is: ``(B, C, n, n)`` from 0 to 1.

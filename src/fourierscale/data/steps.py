@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fourierscale.data.moving import moved
 from fourierscale.functional import downscale
 
 __all__ = ["CircularShift", "Cutout", "HorizontalFlip", "RandomCrop", "RandomScaling", "Stage", "Step"]
@@ -89,7 +90,7 @@ class HorizontalFlip(Step):
         _check(self, "p", self.p, 0, 1)
 
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        flip = (torch.rand(len(x), generator=generator) < self.p).to(x.device)
+        flip = moved(torch.rand(len(x), generator=generator) < self.p, x.device)
         return torch.where(flip[:, None, None, None], x.flip(-1), x)
 
 
@@ -110,7 +111,7 @@ class Cutout(Step):
         n, width = x.shape[-1], round(self.size * x.shape[-1])
         first = torch.randint(n, (2, len(x), self.holes, 1), generator=generator) - width // 2
         inside = (torch.arange(n) >= first) & (torch.arange(n) < first + width)  # (2, B, holes, n)
-        rows, columns = inside.to(x.device)
+        rows, columns = moved(inside, x.device)
         hole = (rows[..., :, None] & columns[..., None, :]).any(dim=1)  # (B, n, n)
         return x.masked_fill(hole[:, None], 0.0)
 
@@ -150,7 +151,7 @@ def zoom_matrix(factor: Tensor, x: Tensor) -> Tensor:
     smallest = min(float(factor.min()), 1.0)
     border = math.ceil(n / 2 * (1 / smallest - 1) + 2 / smallest) + 1  # wide enough for every row to sum to 1
     position = torch.arange(-border, n + border, dtype=x.dtype, device=x.device)
-    factor = factor.to(x)
+    factor = moved(factor, x.device).to(x.dtype)
     source = n / 2 + (position[border : border + n] - n / 2) / factor[:, None]  # (B, n)
     u = (position - source[..., None]).abs() * factor.clamp(max=1.0)[:, None, None]
     weight = torch.where(u < 1, (1.5 * u - 2.5) * u * u + 1, ((-0.5 * u + 2.5) * u - 4) * u + 2)
@@ -160,7 +161,7 @@ def zoom_matrix(factor: Tensor, x: Tensor) -> Tensor:
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
     """Rows and columns of each image, chosen by ``index`` ``(2, B, n)``."""
-    rows, columns = index.to(x.device)
+    rows, columns = moved(index, x.device)
     b, c, _, width = x.shape
     n = rows.shape[-1]
     x = x.gather(2, rows[:, None, :, None].expand(b, c, n, width))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fourierscale.data.moving import moved
 from fourierscale.data.steps import Stage, Step
 from fourierscale.functional import downscale, upscale
 
@@ -65,12 +66,13 @@ class Warp(Step):
         batch, n = len(x), x.shape[-1]
 
         def uniform(limit: float, *shape: int) -> Tensor:
-            return (limit * (2 * torch.rand(batch, *shape, generator=generator) - 1)).to(x)
+            drawn = limit * (2 * torch.rand(batch, *shape, generator=generator) - 1)
+            return moved(drawn, x.device).to(x.dtype)
 
         angle, shear = uniform(math.radians(self.rotation)), uniform(self.shear)
         stretch, shift = uniform(self.log_scale, 2).exp(), uniform(self.shift, 2)
         amplitude = self.elastic * torch.rand(batch, 1, 1, 1, generator=generator)
-        field = (amplitude * torch.randn(batch, 2, FIELD, FIELD, generator=generator)).to(x)
+        field = moved(amplitude * torch.randn(batch, 2, FIELD, FIELD, generator=generator), x.device).to(x.dtype)
 
         cos, sin = angle.cos(), angle.sin()
         matrix = torch.stack([cos, cos * shear - sin, sin, sin * shear + cos], dim=-1).view(batch, 2, 2)

@@ -152,7 +152,8 @@ class TrainConfig:
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
         progress: Show a progress bar; ``None`` means where there is a terminal.
-        matmul: Precision of float32 products on GPUs, as ``torch.set_float32_matmul_precision`` takes it.
+        matmul: Precision of float32 products on GPUs in training, as ``torch.set_float32_matmul_precision`` takes it;
+            what was trained is tested in full.
     """
 
     epochs: int = 60

@@ -85,8 +85,7 @@ def fit(
     if first:
         (root / "config.toml").write_text(config.to_toml(), encoding="utf-8")
 
-    torch.set_float32_matmul_precision(config.train.matmul)
-    with _quiet():
+    with _quiet(), _products(config.train.matmul):
         pl.seed_everything(config.train.seed, verbose=False)
         model = _create(config)
         if config.train.channels_last:
@@ -295,6 +294,17 @@ def _check_checkpoint(path: Path, config: Config) -> None:
                 f"{path} belongs to a run with {key} {found.get(key)}, this one has {value}: "
                 "resume with the config.toml beside it"
             )
+
+
+@contextmanager
+def _products(precision: str) -> Iterator[None]:
+    """Multiply float32 matrices in this precision, within a ``with`` block."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager

@@ -9,11 +9,11 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torchmetrics import MeanMetric
 
 from fourierscale.data import Batch
 from fourierscale.graphs import GraphedTraining
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
+from fourierscale.metrics.mean import BatchMean
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
@@ -58,7 +58,7 @@ class ScaleModule(pl.LightningModule):
             follow = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
             self.average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
             self.average.requires_grad_(False)
-        self.train_loss, self.val_loss = MeanMetric(), MeanMetric()
+        self.train_loss, self.val_loss = BatchMean(), BatchMean()
         self.accuracy, self.consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
         self.total_batches: int | None = None  # of the validation set, in all processes
         self._bad: Tensor | None = None
@@ -116,8 +116,8 @@ class ScaleModule(pl.LightningModule):
 
     def _watch(self, loss: Tensor, step: int, resolution: int) -> None:
         """Remember the first loss that is not finite; look at it now and then, for looking stops a GPU."""
-        here = torch.tensor([step, resolution], device=loss.device)
-        none = torch.full_like(here, -1) if self._bad is None else self._bad
+        none = torch.full((2,), -1, device=loss.device) if self._bad is None else self._bad
+        here = torch.stack([torch.full_like(none[0], step), torch.full_like(none[0], resolution)])
         self._bad = torch.where((none[0] < 0) & ~loss.isfinite(), here, none)
         if loss.device.type == "cpu" or step % 20 == 19 or step + 1 == self.steps_per_epoch:
             first, size = self._bad.tolist()
