@@ -14,6 +14,7 @@ def test_moving_keeps_the_values():
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("augment", ["none", "shift", "warp", "flip-warp", "crop-flip-cutout", "scaling"])
 def test_a_batch_is_made_on_a_gpu_without_waiting_for_it(augment):
     images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)

@@ -110,6 +110,18 @@ def test_settings_of_a_table_reach_its_rows() -> None:
     assert not any("augment" in setting for setting in missing["ours-paper"])
 
 
+def test_shortened_trainings_lower_the_learning_rate_at_the_same_shares() -> None:
+    for start in ("stl10-5k", "imagenette"):
+        for whole, short in zip(TABLES["stl10"].rows, TABLES[start].rows, strict=True):
+            before, after = (load_config(row.preset, row.settings) for row in (whole, short))
+            if after.optim.schedule == "step":
+                shares = (config.optim.step_size / config.train.epochs for config in (before, after))
+                assert next(shares) == pytest.approx(next(shares))
+            assert f"{after.train.epochs} epochs" in TABLES[start].note
+            precisions = {(config.train.precision, config.train.matmul) for config in (before, after)}
+            assert len(precisions) == 2
+
+
 def test_a_run_of_two_tables_is_run_once() -> None:
     wanted = [(TABLES[name], find_rows(TABLES[name], ["ours-best"])) for name in ("mnist-all", "mnist-ablation")]
     runs = plan(wanted).runs

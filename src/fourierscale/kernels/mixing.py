@@ -22,7 +22,7 @@ from torch import Tensor
 from fourierscale.functional.bands import band, grid
 from fourierscale.functional.constants import constant
 
-PIECE = {"cpu": 2**20, "cuda": 2**25}
+PIECE = {"cpu": 2**20, "cuda": 5 * 2**20}
 """Entries of the spectrum and of the features that are in work at a time, per device type."""
 
 
@@ -219,6 +219,15 @@ class _Piece(NamedTuple):
     imag: Tensor
 
 
+def even_step(count: int, most: int) -> int:
+    """The length of pieces, none longer than ``most``, that share a count as evenly as they can.
+
+    >>> even_step(14, 9)
+    7
+    """
+    return math.ceil(count / max(1, math.ceil(count / most)))
+
+
 def _parted(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[tuple[int, int, slice]]:
     """Frequencies of the last axis in pieces: the first of a piece, the first after it, its groups of the kernel."""
     frequencies = band(x.shape[-3]) + 1
@@ -226,7 +235,7 @@ def _parted(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[tuple[
     each = groups // frequencies  # groups per frequency of the last axis
     many = each * (1 if expand is None else expand.shape[1])
     entries = 2 * many * max(in_channels * out_channels, x.shape[-2] * max(in_channels, out_channels))
-    step = max(1, PIECE.get(x.device.type, PIECE["cuda"]) // entries, frequencies // 12)
+    step = even_step(frequencies, max(1, PIECE.get(x.device.type, PIECE["cuda"]) // entries, frequencies // 12))
     for first in range(0, frequencies, step):
         last = min(first + step, frequencies)
         yield first, last, slice(first * each, last * each)

@@ -42,11 +42,12 @@ from fourierscale.kernels.gpu.sweeps import (
     sweep_pool_kernel,
     unpool_kernel,
 )
+from fourierscale.kernels.mixing import even_step
 from fourierscale.kernels.nested import Options
 
 SIDES = (32, 64, 128)
-PIECE = 2**22
-"""Numbers that the edges of the tiles in work at a time hold of each kind: they fit into the cache of a large GPU."""
+PIECE = 3 * 2**20
+"""Most numbers that the edges of the tiles in work at a time hold of each kind: they fit into the cache of a GPU."""
 LEAST = 1024
 """Tiles in work at a time at least, so that all of a GPU has work."""
 TILES = {32: 64, 64: 64, 128: 32}
@@ -277,11 +278,12 @@ def _few_warps(side: int) -> int:
 
 
 def _pieces(x: Tensor, side: int, count: int) -> Iterator[tuple[Any, ...]]:
-    """Tiles in pieces whose edges, ``count`` sets of them, stay in the cache of the device."""
-    tiles, most = x.shape[2] * x.shape[3], max(PIECE // side**2, LEAST)
-    edges = torch.empty(count, 2, min(most, tiles), side, side, dtype=torch.float32, device=x.device)
-    for start in range(0, tiles, most):
-        yield range(start, min(start + most, tiles)), *edges
+    """Tiles in pieces of about equal size whose edges, ``count`` sets of them, stay in the cache of the device."""
+    tiles = x.shape[2] * x.shape[3]
+    step = even_step(tiles, max(PIECE // side**2, LEAST))
+    edges = torch.empty(count, 2, step, side, side, dtype=torch.float32, device=x.device)
+    for start in range(0, tiles, step):
+        yield range(start, min(start + step, tiles)), *edges
 
 
 @forgotten_with_constants

@@ -19,8 +19,10 @@ CODES = {"relu": 0, "leaky_relu": 1, "gelu": 2, "silu": 3, "tanh": 4, "identity"
 @triton.jit
 def product(a, b, PRECISION: tl.constexpr):
     if PRECISION == "bf16":
-        return tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
-    return tl.dot(a, b, input_precision=PRECISION)
+        c = tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))
+    else:  # a return before this line would not keep it from being compiled
+        c = tl.dot(a, b, input_precision=PRECISION)
+    return c
 
 
 @triton.jit
