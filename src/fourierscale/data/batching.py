@@ -1,4 +1,4 @@
-"""Batches that hold one resolution each, and drop nothing."""
+"""Batches that hold one resolution each, or a mixture if asked, and drop nothing."""
 
 from __future__ import annotations
 
@@ -32,9 +32,12 @@ class ResolutionBatchSampler(Sampler[list[int]]):
         world_size: How many processes there are.
         even: Repeat whole batches from the start of the epoch until every process has equally many, as training with
             ``DistributedDataParallel`` needs. Never use it for evaluation.
+        mixed: Deal all items alike, so that a batch may hold several resolutions, and all batches but one are full.
 
     >>> list(ResolutionBatchSampler([8, 9, 8, 8, 9], batch_size=2))
     [[0, 2], [3], [1, 4]]
+    >>> list(ResolutionBatchSampler([8, 9, 8, 8, 9], batch_size=2, mixed=True))
+    [[0, 1], [2, 3], [4]]
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class ResolutionBatchSampler(Sampler[list[int]]):
         rank: int = 0,
         world_size: int = 1,
         even: bool = False,
+        mixed: bool = False,
     ) -> None:
         self._resolutions = np.asarray(resolutions, dtype=np.int64)
         if self._resolutions.ndim != 1:
@@ -54,6 +58,8 @@ class ResolutionBatchSampler(Sampler[list[int]]):
             raise ValueError(f"expected a batch size of 1 or more, got {batch_size}")
         if not 0 <= rank < world_size:
             raise ValueError(f"expected a rank from 0 to {world_size - 1}, got {rank}")
+        if mixed:
+            self._resolutions = np.zeros_like(self._resolutions)  # as if there were one
         self.batch_size, self.shuffle, self.seed = batch_size, shuffle, seed
         self.rank, self.world_size, self.even = rank, world_size, even
         self.epoch = 0
@@ -126,6 +132,7 @@ def make_loader(
     num_workers: int = 0,
     even: bool = False,
     pin_memory: bool = False,
+    mixed: bool = False,
 ) -> DataLoader[Any]:
     """A loader of batches (``Batch``) of one resolution each; ``loader.batch_sampler.set_epoch`` chooses the epoch.
 
@@ -135,10 +142,15 @@ def make_loader(
         batch_size: See :class:`ResolutionBatchSampler`, as ``shuffle``, ``seed``, ``rank``, ``world_size``, ``even``.
         num_workers: Processes that prepare batches.
         pin_memory: Put batches in page-locked memory, for fast copies to a GPU.
+        mixed: Batches of several resolutions, for a dataset that fits its images to one size.
     """
+    if mixed and dataset.fit is None:
+        raise ValueError(
+            "a batch of several resolutions needs images of one size: give the dataset a fit, or leave out mixed"
+        )
     if num_workers and dataset.device.type != "cpu":
         raise ValueError(f"images on {dataset.device} are cut there: expected num_workers=0, got {num_workers}")
-    sampler = ResolutionBatchSampler(dataset.item_resolutions, batch_size, shuffle, seed, rank, world_size, even)
+    sampler = ResolutionBatchSampler(dataset.item_resolutions, batch_size, shuffle, seed, rank, world_size, even, mixed)
     return DataLoader(
         dataset,
         batch_sampler=sampler,

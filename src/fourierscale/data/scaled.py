@@ -27,12 +27,12 @@ ResolutionMode: TypeAlias = Literal["one", "every"]
 
 
 class Batch(NamedTuple):
-    """Images of one resolution.
+    """Images of one resolution, or of several that were fitted to one size.
 
     Attributes:
         images: ``(B, C, m, m)``, float32.
         labels: ``(B,)``.
-        resolution: The resolution of the images, whatever size they were then padded to.
+        resolution: The resolution of the images, whatever size they were then padded to; 0 if there are several.
         indices: ``(B,)``, which items of the dataset these are.
     """
 
@@ -56,6 +56,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
     A batch is made in this order: cut from the stored bytes, divide by 255, augment at the original size, downscale to
     :math:`m`, augment at that size, fit to a fixed size (if asked), normalise each channel. Padding therefore happens
     before normalisation: zero is black.
+
+    A batch holds one resolution. Where images are fitted to one size it may hold several, in any order.
 
     Args:
         images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array, or :class:`StreamedImages`; or
@@ -176,30 +178,54 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         return batch.images[0], int(batch.labels[0])
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        """A batch of items of one resolution, made by one vectorised call of each operation.
+        """A batch of items of one resolution, or of several if they are fitted, by vectorised calls.
 
-        Augmentation depends on ``(seed, epoch, number of the batch)``, which :class:`BatchIndices` carry.
+        Augmentation depends on ``(seed, epoch, number of the batch)``, which :class:`BatchIndices` carry. In a batch of
+        several resolutions it is drawn for the images in increasing order of resolution.
         """
         items = torch.as_tensor(indices, dtype=torch.int64)
-        found = np.unique(self.item_resolutions[items.numpy()])
-        if len(found) != 1:
+        own = self.item_resolutions[items.numpy()]
+        found = np.unique(own).tolist()
+        if not 1 <= len(found) <= (1 if self.fit is None else len(self.resolutions)):
             raise ValueError(
-                f"expected items of one resolution in a batch, got {found.tolist()}: use make_loader, or batch size 1"
+                f"expected items of one resolution in a batch, got {found}: use make_loader, or bring all images to "
+                "one size, for example with fit='zero'"
             )
-        resolution = int(found[0])
-        stored = moved(items % len(self.labels), self.device)
-        x = self.images[stored].to(torch.float32) / 255
-        if self.augment is None or not self.augment.steps:
-            x = downscale(x, resolution, self.kind, boundary=self.boundary)
+        epoch, number = getattr(indices, "epoch", self.epoch), getattr(indices, "number", 0)
+        generator = batch_generator(self.seed, epoch, number)
+        stored = items % len(self.labels)
+        if len(found) == 1:
+            x = self._scaled(self._original(stored, generator), found[0], generator)
         else:
-            epoch, number = getattr(indices, "epoch", self.epoch), getattr(indices, "number", 0)
-            generator = batch_generator(self.seed, epoch, number)
-            x = self.augment(x, generator, "image")
-            x = downscale(x, resolution, self.kind, boundary=self.boundary)
+            x = self._mixed(stored, own, generator)
+        resolution = found[0] if len(found) == 1 else 0
+        labels = self.labels[moved(stored, self.device)]
+        return Batch((x - self.mean) / self.std, labels, resolution, moved(items, self.device))
+
+    def _original(self, stored: Tensor, generator: torch.Generator) -> Tensor:
+        """Stored images of one size, from 0 to 1, augmented at that size: ``(B, C, n, n)``."""
+        chosen = moved(stored, self.device) if isinstance(self.images, Tensor) else stored
+        x = self.images[chosen].to(torch.float32) / 255
+        return x if self.augment is None else self.augment(x, generator, "image")
+
+    def _scaled(self, x: Tensor, resolution: int, generator: torch.Generator) -> Tensor:
+        """Images of one resolution: downscaled to it, augmented there, fitted (if asked)."""
+        x = downscale(x, resolution, self.kind, boundary=self.boundary)
+        if self.augment is not None:
             x = self.augment(x, generator, "scaled")
-        if self.fit is not None and self.fit_size is not None:
-            x = fit_to(x, self.fit_size, self.fit)
-        return Batch((x - self.mean) / self.std, self.labels[stored], resolution, moved(items, self.device))
+        return x if self.fit is None or self.fit_size is None else fit_to(x, self.fit_size, self.fit)
+
+    def _mixed(self, stored: Tensor, own: NDArray[np.int64], generator: torch.Generator) -> Tensor:
+        """Images of several resolutions ``own``, made one resolution after the other and put back in order."""
+        order = torch.from_numpy(np.argsort(own, kind="stable"))
+        found, counts = (values.tolist() for values in np.unique(own, return_counts=True))
+        parts: Iterable[Tensor]
+        if isinstance(self.images, Tensor) or np.ptp(self.images.sizes) == 0:
+            parts = torch.split(self._original(stored[order], generator), counts)
+        else:  # stored at several sizes, one for each resolution
+            parts = (self._original(part, generator) for part in torch.split(stored[order], counts))
+        x = torch.cat([self._scaled(part, m, generator) for part, m in zip(parts, found, strict=True)])
+        return x[moved(order.argsort(), self.device)]
 
     def largest(self, count: int) -> tuple[Tensor, Tensor]:
         """Some images as they are stored, at the highest resolution there is: ``(B, C, n, n)`` from 0 to 1.

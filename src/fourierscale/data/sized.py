@@ -9,6 +9,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fourierscale.data.moving import moved
+
 __all__ = ["SizedImages"]
 
 
@@ -71,4 +73,4 @@ class SizedImages:
         found = np.unique(self.sizes[chosen])
         if len(found) != 1:
             raise ValueError(f"expected images of one size, got sizes {found.tolist()}: take them size by size")
-        return self._stacks[int(found[0])][torch.from_numpy(self._place[chosen]).to(self.device)]
+        return self._stacks[int(found[0])][moved(torch.from_numpy(self._place[chosen]), self.device)]
