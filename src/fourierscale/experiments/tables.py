@@ -142,7 +142,7 @@ def _beside(
     """
     rows = []
     for baseline in baselines:
-        preset = "mnist-fourier-cnn" if data == "mnist" and baseline is FOURIER else f"{data}-baseline"
+        preset = f"{data}-fourier-cnn" if baseline is FOURIER else f"{data}-baseline"
         fitted = () if fit is None or baseline is FOURIER else (f"data.fit={fit}",)
         settings = (f"model.name={baseline.key}-{data}", *fitted)
         row = Row(baseline.key, baseline.label, preset, (*settings, *own), baseline.paper, baseline.changes)

@@ -95,7 +95,7 @@ def _table(
     square = "all images are square"
     if found.elongated:
         square = f"{found.elongated:,} of {len(folder):,} images are not square"
-    optim = config.optim
+    optim, levels = config.optim, "several levels" if data.mixed else "one level"
     rows = [
         Choice("images", f"{len(folder):,}", f"in {folder.root}"),
         Choice("classes", f"{len(folder.classes)}", classes + ("; uneven: see balanced accuracy" if uneven else "")),
@@ -104,7 +104,7 @@ def _table(
         Choice("data.lowest", f"{resolutions[0]}", f"levels {' '.join(map(str, resolutions))}"),
         Choice("data.shape", data.shape, square),
         Choice("data.colour", data.colour or "", _colours(found)),
-        Choice("data.batch_size", f"{data.batch_size}", "a batch holds one level"),
+        Choice("data.batch_size", f"{data.batch_size}", f"a batch holds {levels}"),
         Choice("data.augment", data.augment, "try flip-warp where left and right mean the same"),
         Choice("model.name", config.model.name, f"{_options(config)}, for {resolutions[-1]} pixels"),
         Choice("optim.lr", f"{optim.lr:g}", f"{optim.name}, {optim.schedule} schedule"),

@@ -68,6 +68,8 @@ class DataConfig:
         augment: Name of the augmentation of the training images.
         augment_settings: Settings of its steps that differ from their defaults.
         batch_size: Images in a batch, all of one resolution.
+        mixed: Whether a batch of training images may hold several resolutions, for models of one input size; batches
+            that are measured hold one.
         workers: Processes that decode images of a folder too large for memory.
         fit: How images reach a model of one input size, if not as the model says.
         on_device: Keep the images on the GPU if they fit.
@@ -88,6 +90,7 @@ class DataConfig:
     augment: str = "none"
     augment_settings: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 128
+    mixed: bool = False
     workers: int = 0
     fit: Fit | None = None
     on_device: bool = True

@@ -1,4 +1,4 @@
-"""The images of a run, for Lightning: batches of one resolution, dealt to the processes."""
+"""The images of a run, for Lightning: batches of one resolution, or mixed ones, dealt to the processes."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
     data = config.data
     try:
         info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
+        check_mixed(config, data.fit or info.fit)
         splits = load_protocol(
             data.protocol,
             data.data_dir,
@@ -59,6 +60,15 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
         )
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
     return splits
+
+
+def check_mixed(config: Config, fit: str | None) -> None:
+    """Refuse batches of several resolutions of images that are not fitted to one size."""
+    if config.data.mixed and fit is None:
+        raise ConfigError(
+            f"only images that are fitted to one size make batches of several resolutions, and {config.model.name} is "
+            "given each at its own: set data.mixed=false"
+        )
 
 
 def model_boundary(config: Config) -> str | None:
@@ -99,22 +109,24 @@ class ScaleDataModule(pl.LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled batches, equally many for every process."""
-        return self._loader(self.splits.train, self.config.data.batch_size, shuffle=True)
+        return self._loader(self.splits.train, self.config.data.batch_size, shuffle=True, mixed=self.config.data.mixed)
 
     def val_dataloader(self) -> DataLoader[Any]:
         """Batches in order, equally many for every process; the module skips the repeated ones."""
         return self._loader(self.splits.val, self.config.eval.batch_size, shuffle=False)
 
-    def _loader(self, dataset: ScaledDataset, batch_size: int, shuffle: bool) -> DataLoader[Any]:
+    def _loader(self, dataset: ScaledDataset, batch_size: int, shuffle: bool, mixed: bool = False) -> DataLoader[Any]:
         rank = 0 if self.trainer is None else self.trainer.global_rank
         world = 1 if self.trainer is None else self.trainer.world_size
         workers = self.config.data.workers if dataset.device.type == "cpu" else 0
-        return make_loader(dataset, batch_size, shuffle, self.config.train.seed, rank, world, workers, even=True)
+        seed = self.config.train.seed
+        return make_loader(dataset, batch_size, shuffle, seed, rank, world, workers, even=True, mixed=mixed)
 
 
-def batch_count(dataset: ScaledDataset, batch_size: int, world_size: int = 1) -> int:
+def batch_count(dataset: ScaledDataset, batch_size: int, world_size: int = 1, mixed: bool = False) -> int:
     """Batches of an epoch for each of so many processes."""
-    return len(ResolutionBatchSampler(dataset.item_resolutions, batch_size, world_size=world_size, even=True))
+    resolutions = dataset.item_resolutions
+    return len(ResolutionBatchSampler(resolutions, batch_size, world_size=world_size, even=True, mixed=mixed))
 
 
 def move_if_it_fits(dataset: ScaledDataset, device: torch.device) -> None:

@@ -29,7 +29,7 @@ from fourierscale.data.sources import Report
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
-from fourierscale.training.datamodule import ScaleDataModule, batch_count, load_splits
+from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, StoppedError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
@@ -78,6 +78,7 @@ def fit(
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
+    check_mixed(config, splits.train.fit)
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     if checkpoint is not None:
         _check_checkpoint(checkpoint, config)
@@ -94,7 +95,7 @@ def fit(
         module = ScaleModule(
             model,
             config,
-            batch_count(splits.train, config.data.batch_size, trainer.world_size),
+            batch_count(splits.train, config.data.batch_size, trainer.world_size, config.data.mixed),
             splits.val.resolutions,
             splits.protocol.equivariance,
         )

@@ -122,9 +122,10 @@ class ScaleModule(pl.LightningModule):
         if loss.device.type == "cpu" or step % 20 == 19 or step + 1 == self.steps_per_epoch:
             first, size = self._bad.tolist()
             if first >= 0:
+                where = f"at resolution {size}" if size else "in a batch of several resolutions"
                 raise NonFiniteLossError(
-                    f"the loss became infinite or NaN in epoch {self.current_epoch}, step {first}, at resolution "
-                    f"{size}: lower optim.lr (now {self.config.optim.lr:g}) or set optim.grad_clip=1, then continue "
+                    f"the loss became infinite or NaN in epoch {self.current_epoch}, step {first}, {where}: lower "
+                    f"optim.lr (now {self.config.optim.lr:g}) or set optim.grad_clip=1, then continue "
                     "with --resume from the last good checkpoint"
                 )
 

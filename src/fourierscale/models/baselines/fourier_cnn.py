@@ -133,7 +133,7 @@ register(
             "stem": 32,
         },
         "six global Fourier layers at native resolution, two poolings",
-        "stl10-baseline",
+        "stl10-fourier-cnn",
         citation=CITATION,
     )
 )
