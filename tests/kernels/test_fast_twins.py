@@ -1,6 +1,7 @@
 """Every fast path has the values and gradients of the specification, for any shape, level set and option."""
 
 import math
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -17,6 +18,19 @@ from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant
 
 DTYPES = st.sampled_from([torch.float32, torch.float64])
+
+
+@contextmanager
+def shared(share):
+    """Two threads whose shares have so many images and channels."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(nested, "SHARE", share)
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def relative(value, reference):
@@ -60,8 +74,9 @@ def chains(draw, axes):
     st.sampled_from([("level", 1.0), ("common", 1.0), ("level", 1.5)]),
     DTYPES,
     st.integers(0, 99),
+    st.sampled_from([1, 3, 128]),
 )
-def test_nested_activation(case, activation, norm, pooling, sampling, dtype, seed):
+def test_nested_activation(case, activation, norm, pooling, sampling, dtype, seed, share):
     axes, (resolutions, size) = case
     torch.manual_seed(seed)
     x = torch.randn(2, 3, *size, dtype=dtype)
@@ -84,7 +99,8 @@ def test_nested_activation(case, activation, norm, pooling, sampling, dtype, see
             oversample=sampling[1],
         )
 
-    assert_twins(function, [x, *parameters])
+    with shared(share):
+        assert_twins(function, [x, *parameters])
 
 
 @settings(max_examples=30, deadline=None)
@@ -122,8 +138,9 @@ def test_spectrum_convolution(bands, dtype):
     st.integers(1, 3),
     st.sampled_from(["max", "average"]),
     DTYPES,
+    st.sampled_from([1, 128]),
 )
-def test_pooling_of_the_head(bands, window, cells, kind, dtype):
+def test_pooling_of_the_head(bands, window, cells, kind, dtype, share):
     bands = sorted(bands)
     torch.manual_seed(0)
     x = torch.randn(2, 3, 2 * bands[-1] + 1, 2 * bands[-1] + 1, dtype=dtype)
@@ -132,7 +149,8 @@ def test_pooling_of_the_head(bands, window, cells, kind, dtype):
         return  # a constant: equal samples, of which any one may be the largest
     if kind == "max":
         boxes = [box for box in boxes if box != (0, 0)] or boxes
-    assert_twins(lambda x: kernels.level_pool(x, boxes, window, cells, kind), [x])
+    with shared(share):
+        assert_twins(lambda x: kernels.level_pool(x, boxes, window, cells, kind), [x])
 
 
 def test_second_derivatives_go_through_the_fast_paths():

@@ -22,7 +22,7 @@ from torch import Tensor
 from fourierscale.functional.bands import band, grid
 from fourierscale.functional.constants import constant
 
-PIECE = {"cpu": 2**20, "cuda": 5 * 2**20}
+PIECE = {"cpu": 2**21, "cuda": 5 * 2**20}
 """Entries of the spectrum and of the features that are in work at a time, per device type."""
 
 

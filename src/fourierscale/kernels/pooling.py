@@ -20,7 +20,7 @@ from fourierscale.functional.bands import Boundary, Box, grids
 from fourierscale.functional.constants import constant
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.nested import along, pieces, workspace
+from fourierscale.kernels.nested import along, pieces, shares, workspace
 
 
 def pool_forward(
@@ -36,27 +36,33 @@ def pool_forward(
     pooled = flat.new_empty(flat.shape[-1], len(boxes), cells, cells)
     shape = pooled.shape if kind == "max" else (flat.shape[-1], 0)
     places = torch.empty(shape, dtype=torch.int64, device=x.device)
+    corner = torch.arange(0, n, window, device=x.device)
     for part in pieces(flat, n * n):
         spaces = workspace(flat, part, n * max(n, flat.shape[1]), 2)
+        coeffs = shares(flat, part)
         for i, box in enumerate(boxes):
             rows, columns = grids(box)
             first, second = (synthesis_matrix(n, k, boundary, x.dtype, x.device) for k in box)
-            z = along(second, along(first, flat[:rows, :columns, part], 0, spaces[0]), 1, spaces[1])  # (n, n, Q)
-            z = z.view(cells, window, cells, window, -1)
+            z = along(second, along(first, coeffs[:, :rows, :columns], 0, spaces[0]), 1, spaces[1])  # (S, n, n, q)
+            z = z.view(-1, cells, window, cells, window, z.shape[-1])
             if kind == "average":
-                pooled[part, i] = z.mean((1, 3)).movedim(-1, 0)
+                pooled[part, i] = _joined(z.mean((2, 4)))
                 continue
             # The largest of each row of each window, then the row of the largest of those, then its column: torch
             # finds largest values much faster than their places.
-            best, row = z.amax(3).max(1)  # (cells, cells, Q)
-            chosen = z.gather(1, row[:, None, :, None].expand(-1, 1, -1, window, -1))[:, 0]  # (cells, cells, window, Q)
-            column = chosen.max(2).indices  # several times faster than argmax
-            corner = torch.arange(0, n, window, device=x.device)
+            best, row = z.amax(4).max(2)  # (S, cells, cells, q)
+            chosen = z.gather(2, row[:, :, None, :, None].expand(-1, -1, 1, -1, window, -1))[:, :, 0]
+            column = chosen.max(3).indices  # several times faster than argmax
             place = (row + corner[:, None, None]) * n + column + corner[:, None]
-            pooled[part, i] = best.movedim(-1, 0)
-            places[part, i] = place.movedim(-1, 0)
+            pooled[part, i] = _joined(best)
+            places[part, i] = _joined(place)
     output = pooled.reshape(batch, channels, len(boxes), -1).transpose(1, 2).reshape(batch, len(boxes), -1)
     return output, places.flatten(1)
+
+
+def _joined(x: Tensor) -> Tensor:
+    """The shares of a piece ``(S, cells, cells, q)`` as ``(Q, cells, cells)``."""
+    return x.movedim(-1, 1).flatten(0, 1)
 
 
 def pool_backward(
