@@ -56,13 +56,17 @@ def test_trained_weights_recognise_digits_at_every_resolution(model, digits, res
 
 @pytest.mark.parametrize(
     ("name", "run"),
-    [("scalenet-mnist", "mnist-best-seed0"), ("scalenet-mnist-gaussian", "mnist-gaussian-ours-best-seed0")],
+    [
+        ("scalenet-mnist", "mnist-best-seed0"),
+        ("scalenet-mnist-gaussian", "mnist-gaussian-ours-best-seed0"),
+        ("scalenet-stl10", "stl10-5k-ours-half-seed0"),
+    ],
 )
 def test_the_weights_are_those_of_their_published_run(name, run):
     published = Path(__file__).parents[1] / "results" / f"{run}.json"
     shipped = pretrained_info(name)
     assert shipped == json.loads(published.read_text())
-    assert shipped["metrics"]["images"] == 50_000
+    assert shipped["metrics"]["images"] == (1_000 if name == "scalenet-stl10" else 50_000)
 
 
 def test_weights_for_gaussian_downscaling_recognise_digits_downscaled_so(digits):
@@ -71,6 +75,24 @@ def test_weights_for_gaussian_downscaling_recognise_digits_downscaled_so(digits)
     with torch.inference_mode():
         predicted = model(downscale(x, 12, "gaussian"))[:, -1].argmax(-1)
     assert (predicted == labels).float().mean() > 0.95
+
+
+def test_weights_for_photographs_are_equivariant_at_sizes_between_their_levels_too():
+    model = load_pretrained("scalenet-stl10")
+    torch.manual_seed(0)
+    x = downscale(torch.rand(1, 3, 96, 96), 80)
+    with torch.inference_mode():
+        features, logits = model.features(x), model(x)
+        for resolution in (48, 64, 79):
+            small = downscale(x, resolution)
+            few = model.features(small)
+            assert relative_error(crop(features, tuple(few.shape[-2:])), few) <= TOLERANCE[torch.float32], resolution
+            ours, theirs = (list(model.levels_of((n, n))) for n in (80, resolution))
+            both = [level for level in ours if level in theirs]
+            assert both
+            here, there = ([levels.index(level) for level in both] for levels in (ours, theirs))
+            assert (logits[:, here] - model(small)[:, there]).abs().max() < 1e-4
+    assert next(model.parameters()).dtype is torch.float32
 
 
 def test_unknown_weights_are_refused_with_those_that_are_there():
