@@ -151,6 +151,9 @@ def test_pooling_of_the_head(bands, window, cells, kind, dtype, share):
         boxes = [box for box in boxes if box != (0, 0)] or boxes
     with shared(share):
         assert_twins(lambda x: kernels.level_pool(x, boxes, window, cells, kind), [x])
+        trained = kernels.level_pool(x.requires_grad_(), boxes, window, cells, kind)
+        with torch.no_grad():  # where no maxima have to be found again
+            assert torch.equal(kernels.level_pool(x, boxes, window, cells, kind), trained)
 
 
 def test_second_derivatives_go_through_the_fast_paths():

@@ -178,7 +178,8 @@ def level_pool(
         x = frequency_first(coeffs.to(dtype), 2)
         if engine == "plain":
             return plain.level_pool(x, boxes, window, cells, kind)
-        pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, boundary, engine)[0]
+        places = torch.is_grad_enabled() and x.requires_grad  # for the backward pass alone
+        pooled: Tensor = operators.level_pool(x, flat, window, cells, kind, boundary, places, engine)[0]
     return pooled
 
 

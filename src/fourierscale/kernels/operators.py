@@ -160,24 +160,25 @@ nested_activation.register_autograd(_nested_gradient, setup_context=_nested_setu
 
 @torch.library.custom_op("fourierscale::level_pool", mutates_args=())
 def level_pool(
-    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, places: bool, engine: str
 ) -> tuple[Tensor, Tensor]:
-    """Pooled samples of every level, ``(B, levels, C * cells^2)``, and the places of the maxima."""
+    """Pooled samples of every level, ``(B, levels, C * cells^2)``, and the places of the maxima if they are wanted."""
     boxes = pairs(bands)
     if engine == "triton":
         from fourierscale.kernels.gpu import common_grid
 
-        return common_grid.pool_forward(x, tuple(boxes), window, cells)
-    return pool_forward(x, boxes, window, cells, kind, boundary)  # type: ignore[arg-type]
+        pooled, where = common_grid.pool_forward(x, tuple(boxes), window, cells)
+        return pooled, where if places else where.new_empty(len(where), 0)
+    return pool_forward(x, boxes, window, cells, kind, boundary, places)  # type: ignore[arg-type]
 
 
 @level_pool.register_fake
 def _(
-    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, engine: str
+    x: Tensor, bands: Sequence[int], window: int, cells: int, kind: str, boundary: str, places: bool, engine: str
 ) -> tuple[Tensor, Tensor]:
     batch, channels = x.shape[2:]
     levels = len(bands) // 2
-    shape = (batch * channels, levels * cells**2 if kind == "max" else 0)
+    shape = (batch * channels, levels * cells**2 if places and kind == "max" else 0)
     return x.new_empty(batch, levels, channels * cells**2), x.new_empty(shape, dtype=torch.int64)
 
 
@@ -217,7 +218,7 @@ def _(
 
 
 def _pool_setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.boundary, ctx.engine = inputs
+    x, ctx.bands, ctx.window, ctx.cells, ctx.kind, ctx.boundary, _, ctx.engine = inputs
     ctx.channels = x.shape[-1]
     ctx.save_for_backward(output[1])
     ctx.mark_non_differentiable(output[1])
@@ -230,7 +231,7 @@ def _pool_gradient(ctx: Any, gradient: Tensor, _: Tensor | None) -> tuple[Any, .
         dx = pool_backward(gradient, places, pairs(ctx.bands), *rest)
     else:
         dx = level_pool_backward(gradient.contiguous(), places, ctx.bands, *rest, ctx.engine)
-    return dx, None, None, None, None, None, None
+    return dx, None, None, None, None, None, None, None
 
 
 level_pool.register_autograd(_pool_gradient, setup_context=_pool_setup)

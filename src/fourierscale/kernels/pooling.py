@@ -24,17 +24,24 @@ from fourierscale.kernels.nested import along, pieces, shares, workspace
 
 
 def pool_forward(
-    x: Tensor, boxes: Sequence[Box], window: int, cells: int, kind: PoolKind, boundary: Boundary = "circular"
+    x: Tensor,
+    boxes: Sequence[Box],
+    window: int,
+    cells: int,
+    kind: PoolKind,
+    boundary: Boundary = "circular",
+    with_places: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Pooled samples ``(B, levels, C * cells^2)``, and the place of each maximum ``(B * C, levels * cells^2)``.
 
-    A place is ``row * n + column`` on the grid of ``n = window * cells`` samples per axis.
+    A place is ``row * n + column`` on the grid of ``n = window * cells`` samples per axis; without places there are
+    none, ``(B * C, 0)``.
     """
     n = window * cells
     batch, channels = x.shape[2:]
     flat = x.flatten(2)
     pooled = flat.new_empty(flat.shape[-1], len(boxes), cells, cells)
-    shape = pooled.shape if kind == "max" else (flat.shape[-1], 0)
+    shape = pooled.shape if with_places and kind == "max" else (flat.shape[-1], 0)
     places = torch.empty(shape, dtype=torch.int64, device=x.device)
     corner = torch.arange(0, n, window, device=x.device)
     for part in pieces(flat, n * n):
@@ -47,6 +54,9 @@ def pool_forward(
             z = z.view(-1, cells, window, cells, window, z.shape[-1])
             if kind == "average":
                 pooled[part, i] = _joined(z.mean((2, 4)))
+                continue
+            if not with_places:
+                pooled[part, i] = _joined(z.amax(4).amax(2))
                 continue
             # The largest of each row of each window, then the row of the largest of those, then its column: torch
             # finds largest values much faster than their places.
