@@ -96,13 +96,17 @@ def test_equivariance(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
 
 def test_two_processes() -> None:
     alone = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
-    done = subprocess.run(
-        [sys.executable, str(FOLDER / "two_processes.py")],
-        env=alone | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, str(FOLDER / "two_processes.py")],
+            env=alone | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        # on a machine that stood still for a moment, torch's gloo has been seen to abort when a process ends
+        if "terminate called without an active exception" not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stderr == ""
     table = rows(done.stdout)

