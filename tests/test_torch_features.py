@@ -67,6 +67,7 @@ def test_compiles_to_one_graph_with_the_same_values_and_gradients(net, x):
 
 
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.slow
 def test_a_compiled_net_serves_other_sizes_too(net):
     compiled = torch.compile(net, fullgraph=True, dynamic=False, backend="aot_eager")
     for size in (12, 9, 10):
