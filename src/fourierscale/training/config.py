@@ -182,11 +182,13 @@ class EvalConfig:
     Attributes:
         limit: At most so many test images, drawn by the seed; 0 means all.
         sample: Images whose real downscaled passes give Equi-Err and check the levels.
+        consistency: At most so many images for Scale-Con where it takes real passes; 0 means all.
         batch_size: Images in a batch.
     """
 
     limit: int = 0
     sample: int = 256
+    consistency: int = 0
     batch_size: int = 256
 
 
@@ -327,6 +329,7 @@ def _check(config: Config) -> None:
         ("train.validate_every", train.validate_every, train.validate_every >= 1, "1 or more"),
         ("eval.limit", evaluation.limit, evaluation.limit >= 0, "0 (all) or more"),
         ("eval.sample", evaluation.sample, evaluation.sample >= 1, "1 or more"),
+        ("eval.consistency", evaluation.consistency, evaluation.consistency >= 0, "0 (all) or more"),
         ("eval.batch_size", evaluation.batch_size, evaluation.batch_size >= 1, "1 or more"),
     ):
         if not fine:

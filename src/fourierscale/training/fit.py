@@ -132,6 +132,7 @@ def fit(
         batch_size=config.eval.batch_size,
         limit=config.eval.limit,
         sample=config.eval.sample,
+        consistency=config.eval.consistency,
         device=device,
         workers=config.data.workers,
     )

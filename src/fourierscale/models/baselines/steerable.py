@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place, max_over_scales
+from fourierscale.models.baselines.large_kernels import same_conv2d
 from fourierscale.nn.checks import positive
 
 __all__ = ["LiftingConv2d", "MaxOverScales", "ScaleConv2d", "pointwise_scale_conv", "residual_init"]
@@ -36,7 +37,6 @@ class _BasisConv2d(nn.Module):
         self.stride = positive(stride, "stride")
         self.extent = positive(extent, "extent")
         self.scales = basis.shape[1]
-        self.padding = basis.shape[2] // 2
         add_fixed(self, "basis", basis)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, extent, basis.shape[0]))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
@@ -85,7 +85,7 @@ class LiftingConv2d(_BasisConv2d):
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to features ``(B, C', S, H, W)``."""
         kernels = self.kernels()[:, :, 0].transpose(1, 2).flatten(0, 1)  # (C' S, C, size, size)
-        y = nn.functional.conv2d(x, kernels, None, self.stride, self.padding)
+        y = same_conv2d(x, kernels, self.stride)
         return torch.unflatten(y, 1, (self.out_channels, self.scales)) + self._bias()
 
 
@@ -132,7 +132,7 @@ class ScaleConv2d(_BasisConv2d):
         seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1)).unfold(2, self.extent, 1)  # (B, C, S, H, W, E)
         stacked = seen.permute(0, 2, 1, 5, 3, 4).flatten(1, 3)  # (B, S C E, H, W)
         kernels = self.kernels().permute(3, 0, 1, 2, 4, 5).flatten(2, 3).flatten(0, 1)  # (S C', C E, size, size)
-        y = nn.functional.conv2d(stacked, kernels, None, self.stride, self.padding, groups=self.scales)
+        y = same_conv2d(stacked, kernels, self.stride, self.scales)
         return torch.unflatten(y, 1, (self.scales, self.out_channels)).transpose(1, 2) + self._bias()
 
 
