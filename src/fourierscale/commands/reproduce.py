@@ -98,7 +98,9 @@ def run(
 
 @app.command()
 def status(
-    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables or 'mnist'; all if none.")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables or 'mnist'; all if none.")
+    ] = None,
     seeds: Seeds = None,
     out: Out = OUT,
     results: ResultsFolder = RESULTS,
