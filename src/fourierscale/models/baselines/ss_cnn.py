@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
-from fourierscale.models.baselines.large_kernels import same_conv2d
+from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.models.registry import ModelInfo, register
 
 ANGLES = 9

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place, max_over_scales
-from fourierscale.models.baselines.large_kernels import same_conv2d
+from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.nn.checks import positive
 
 __all__ = ["LiftingConv2d", "MaxOverScales", "ScaleConv2d", "pointwise_scale_conv", "residual_init"]
@@ -94,7 +94,7 @@ class ScaleConv2d(_BasisConv2d):
 
     .. math:: y[c', s] = \sum_c \sum_{e < E} \Big(\sum_i w_{c' c e i} \, \psi_{i s}\Big) * x[c, s + e]
 
-    with zeros beyond the largest scale. It is one convolution, grouped over scales. Padding and initial weights are
+    with zeros beyond the largest scale. Each scale is a convolution. Padding and initial weights are
     those of :class:`LiftingConv2d`.
 
     Args:
@@ -129,11 +129,13 @@ class ScaleConv2d(_BasisConv2d):
                 f"expected features of shape (batch, {self.in_channels}, {self.scales}, height, width), "
                 f"got {tuple(x.shape)}"
             )
-        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1)).unfold(2, self.extent, 1)  # (B, C, S, H, W, E)
-        stacked = seen.permute(0, 2, 1, 5, 3, 4).flatten(1, 3)  # (B, S C E, H, W)
-        kernels = self.kernels().permute(3, 0, 1, 2, 4, 5).flatten(2, 3).flatten(0, 1)  # (S C', C E, size, size)
-        y = same_conv2d(stacked, kernels, self.stride, self.scales)
-        return torch.unflatten(y, 1, (self.scales, self.out_channels)).transpose(1, 2) + self._bias()
+        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1))
+        kernels = self.kernels().flatten(1, 2)  # (C', C E, S, size, size)
+        outputs = [
+            same_conv2d(seen[:, :, s : s + self.extent].flatten(1, 2), kernels[:, :, s], self.stride)
+            for s in range(self.scales)
+        ]
+        return torch.stack(outputs, 2) + self._bias()
 
 
 class MaxOverScales(nn.Module):

@@ -1,4 +1,4 @@
-r"""Convolutions with large kernels by way of the Fourier transform: the same numbers with a fraction of the arithmetic.
+r"""Convolutions as baselines need them: the numbers of ``conv2d``, with large kernels by way of the Fourier transform.
 
 A kernel of :math:`k \times k` taps costs :math:`k^2` products for each pair of channels and each sample; a spectrum
 costs one complex product for each pair and each frequency of half of the plane, whatever :math:`k`.
@@ -18,27 +18,30 @@ PRODUCTS = 1000
 """As many products per frequency as the spectrum of a kernel takes the time of, with what moving numbers costs."""
 
 
-def same_conv2d(x: Tensor, kernels: Tensor, stride: int = 1, groups: int = 1) -> Tensor:
+def same_conv2d(x: Tensor, kernels: Tensor, stride: int = 1, dilation: int = 1) -> Tensor:
     r"""What ``conv2d`` gives with zeros around the image, as many samples out as in.
 
     Where that is less work it is computed as :math:`\mathcal F^{-1}(\mathcal F x \cdot \mathcal F k)`, on a grid that
-    is larger by half of a kernel, so that nothing comes around its edge into the part that is kept.
+    is larger by half of a kernel, so that nothing comes around its edge into the part that is kept. In half precision
+    on GPUs both factors are laid out channels last, as tensor cores want them.
 
     Args:
-        x: Images, ``(B, groups * C, H, W)``.
-        kernels: ``(groups * C', C, k, k)``, ``k`` odd.
+        x: Images, ``(B, C, H, W)``.
+        kernels: ``(C', C, k, k)``, ``k`` odd.
         stride: Every so many samples are kept.
-        groups: Parts of the channels that do not meet.
+        dilation: Samples from one tap to the next.
 
     >>> x, kernels = torch.rand(32, 3, 12, 10), torch.rand(4, 3, 9, 9)
     >>> torch.allclose(same_conv2d(x, kernels), torch.conv2d(x, kernels, padding=4), rtol=1e-4)
     True
     """
-    if stride > 1 or not spectrum_pays(x, kernels):
-        return nn.functional.conv2d(x, kernels, None, stride, kernels.shape[-1] // 2, groups=groups)
-    with torch.autocast(x.device.type, enabled=False):  # a transform needs single precision
-        precise = torch.promote_types(x.dtype, torch.float32)
-        return _by_spectrum(x.to(precise), kernels.to(precise), groups).to(x.dtype)
+    if stride == dilation == 1 and spectrum_pays(x, kernels):
+        with torch.autocast(x.device.type, enabled=False):  # a transform needs single precision
+            precise = torch.promote_types(x.dtype, torch.float32)
+            return _by_spectrum(x.to(precise), kernels.to(precise)).to(x.dtype)
+    if x.is_cuda and (torch.is_autocast_enabled("cuda") or x.dtype.itemsize == 2):
+        x, kernels = (t.contiguous(memory_format=torch.channels_last) for t in (x, kernels))
+    return nn.functional.conv2d(x, kernels, None, stride, dilation * (kernels.shape[-1] // 2), dilation)
 
 
 def spectrum_pays(x: Tensor, kernels: Tensor) -> bool:
@@ -58,14 +61,14 @@ def _grid(x: Tensor, kernels: Tensor) -> tuple[int, int]:
     return height, width
 
 
-def _by_spectrum(x: Tensor, kernels: Tensor, groups: int) -> Tensor:
+def _by_spectrum(x: Tensor, kernels: Tensor) -> Tensor:
     height, width = x.shape[-2:]
     half, grid = kernels.shape[-1] // 2, _grid(x, kernels)
-    # frequencies first: one product of images by channels for each frequency and group
-    spectrum = torch.unflatten(torch.fft.rfft2(x, grid).flatten(2), 1, (groups, -1)).permute(3, 1, 0, 2)
-    taps = torch.fft.rfft2(kernels.flip(-2, -1), grid).flatten(2)
-    mixed = spectrum @ torch.unflatten(taps, 0, (groups, -1)).permute(3, 0, 2, 1)  # (F, G, B, C')
-    y: Tensor = torch.fft.irfft2(torch.unflatten(mixed.permute(2, 1, 3, 0).flatten(1, 2), -1, (grid[0], -1)), grid)
+    # frequencies first: one product of images by channels for each frequency
+    spectrum = torch.fft.rfft2(x, grid).flatten(2).permute(2, 0, 1)
+    taps = torch.fft.rfft2(kernels.flip(-2, -1), grid).flatten(2).permute(2, 1, 0)
+    mixed = (spectrum @ taps).permute(1, 2, 0)  # (B, C', frequencies)
+    y: Tensor = torch.fft.irfft2(torch.unflatten(mixed, -1, (grid[0], -1)), grid)
     return y[..., half : half + height, half : half + width]
 
 
