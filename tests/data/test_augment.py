@@ -151,6 +151,13 @@ def test_steps_act_in_their_stage_alone() -> None:
     assert torch.equal(augment(x, seeded(), "scaled"), Warp(padding="reflection")(x, seeded()))
 
 
+def test_an_early_warp_is_the_same_warp_in_front_of_the_downscaling() -> None:
+    augment = get_augmentation("early-warp")
+    x = torch.rand(2, 1, 12, 12)
+    assert torch.equal(augment(x, seeded(), "image"), Warp()(x, seeded()))
+    assert torch.equal(augment(x, seeded(), "scaled"), x)
+
+
 def test_mistakes_name_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'warp'"):
         get_augmentation("wrap")

@@ -10,7 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fourierscale.data import Augmentation, Batch, ResolutionBatchSampler, ScaledDataset, SizedImages, make_loader
+from fourierscale.data import (
+    Augmentation,
+    Batch,
+    ResolutionBatchSampler,
+    ScaledDataset,
+    SizedImages,
+    list_augmentations,
+    make_loader,
+)
 from fourierscale.data.fit import fit_to
 from fourierscale.data.scaled import BatchIndices
 from fourierscale.data.steps import Cutout, HorizontalFlip, RandomScaling
@@ -162,7 +170,7 @@ def test_a_mixed_batch_is_made_on_the_device_of_the_images(augment: str) -> None
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("augment", ["none", "shift", "warp", "flip-warp", "crop-flip-cutout", "scaling"])
+@pytest.mark.parametrize("augment", list_augmentations())
 @pytest.mark.parametrize("sized", [False, True])
 def test_a_mixed_batch_is_made_on_a_gpu_without_waiting_for_it(augment: str, sized: bool) -> None:
     sizes, rng = RESOLUTIONS * 3, np.random.default_rng(0)

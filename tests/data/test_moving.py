@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fourierscale.data import ScaledDataset, get_augmentation
+from fourierscale.data import ScaledDataset, get_augmentation, list_augmentations
 from fourierscale.data.moving import moved
 
 
@@ -15,7 +15,7 @@ def test_moving_keeps_the_values():
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("augment", ["none", "shift", "warp", "flip-warp", "crop-flip-cutout", "scaling"])
+@pytest.mark.parametrize("augment", list_augmentations())
 def test_a_batch_is_made_on_a_gpu_without_waiting_for_it(augment):
     images = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
     dataset = ScaledDataset(images, [0, 1] * 4, resolutions=[20], augment=get_augmentation(augment))

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from fourierscale.data.errors import UnknownNameError, nearest
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Stage, Step
-from fourierscale.data.warp import Warp
+from fourierscale.data.warp import EarlyWarp, Warp
 
 __all__ = ["Augmentation", "get_augmentation", "list_augmentations"]
 
 STEPS: dict[str, type[Step]] = {
-    step.name: step for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, RandomScaling, Warp)
+    step.name: step for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, RandomScaling, Warp, EarlyWarp)
 }
 
 
@@ -78,6 +78,8 @@ NAMED = {
         Augmentation("scaling", (RandomScaling(),)),
         Augmentation("warp", (Warp(),)),
         Augmentation("flip-warp", (HorizontalFlip(), Warp(padding="reflection"))),
+        Augmentation("early-warp", (EarlyWarp(),)),  # where downscaling is not ideal
+        Augmentation("flip-early-warp", (HorizontalFlip(), EarlyWarp(padding="reflection"))),
     )
 }
 

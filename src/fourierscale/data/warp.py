@@ -14,7 +14,7 @@ from fourierscale.data.moving import moved
 from fourierscale.data.steps import Stage, Step
 from fourierscale.functional import downscale, upscale
 
-__all__ = ["Padding", "Warp"]
+__all__ = ["EarlyWarp", "Padding", "Warp"]
 
 Padding: TypeAlias = Literal["zeros", "border", "reflection", "circular"]
 FIELD = 6  # nodes of the elastic displacement per side
@@ -84,6 +84,18 @@ class Warp(Step):
         nodes = (grid * (2 / n)).expand(batch, -1, -1, -1)  # the field spans the image at every resolution
         bend = F.grid_sample(field, nodes, mode="bicubic", padding_mode="border", align_corners=True).movedim(1, -1)
         return turned + n / 2 + n * (shift[:, None, None, :] + bend)
+
+
+@dataclass(frozen=True)
+class EarlyWarp(Warp):
+    """The same, of the image at its original size, before it is downscaled.
+
+    For downscaling that is not ideal: the image then aliases, and a warp behind it would bend the aliases, which no
+    image shows that was downscaled.
+    """
+
+    name: ClassVar[str] = "early-warp"
+    stage: ClassVar[Stage] = "image"
 
 
 def _sample(x: Tensor, points: Tensor, padding: Padding) -> Tensor:

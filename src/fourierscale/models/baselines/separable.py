@@ -61,16 +61,24 @@ def separable_conv2d(x: Tensor, weight: Tensor, rows: Tensor, columns: Tensor, s
     >>> torch.allclose(separable_conv2d(x, weight, rows, columns), torch.conv2d(x, kernels, padding=2), rtol=1e-4)
     True
     """
+    kind = x.device.type
+    if torch.is_autocast_enabled(kind):  # before anything is repeated, which would be copied on the way
+        x, weight, rows, columns = (t.to(torch.get_autocast_dtype(kind)) for t in (x, weight, rows, columns))
     images, channels, height, width = x.shape
     down, across = filter_matrices(rows, height, stride), filter_matrices(columns, width, stride)
-    filtered = down.flatten(0, 1) @ x.flatten(0, 1)  # (B C, m H', W)
-    filtered = filtered.reshape(images, channels * len(rows), -1)
+    filtered = _each(down.flatten(0, 1), x.flatten(0, 1))  # (B C, m H', W)
+    filtered = filtered.view(images, channels * len(rows), -1)
     y: Tensor | None = None
     for matrix, mixing in zip(across, weight.transpose(2, 3).flatten(1, 2).unbind(-1), strict=True):
-        mixed = (mixing @ filtered).reshape(-1, width)  # (B C' H', W)
+        mixed = _each(mixing, filtered).view(-1, width)  # (B C' H', W)
         y = mixed @ matrix.mT if y is None else torch.addmm(y, mixed, matrix.mT)
     assert y is not None
     return y.view(images, len(weight), -1, across.shape[1])
+
+
+def _each(matrix: Tensor, batch: Tensor) -> Tensor:
+    """A matrix times each of a batch; ``matrix @ batch`` would transpose all of the batch, twice."""
+    return torch.bmm(matrix.expand(len(batch), -1, -1), batch)
 
 
 def filter_matrices(lines: Tensor, n: int, stride: int) -> Tensor:
