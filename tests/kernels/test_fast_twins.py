@@ -12,7 +12,7 @@ from fourierscale import functional as F
 from fourierscale import kernels
 from fourierscale.functional import Levels
 from fourierscale.functional.nested import ACTIVATIONS, plan_levels
-from fourierscale.kernels import mixing, nested
+from fourierscale.kernels import mixing, nested, products
 from fourierscale.kernels.backend import implementation
 from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3d, ScaleActivation2d
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant
@@ -22,12 +22,12 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 @contextmanager
 def shared(share):
-    """Two threads whose shares have so many images and channels."""
+    """Two threads whose shares have so many samples."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nested, "SHARE", share)
+            patch.setattr(products, "SHARE", share)
             yield
     finally:
         torch.set_num_threads(before)

@@ -20,7 +20,7 @@ from fourierscale.functional.bands import Boundary, Box, grids
 from fourierscale.functional.constants import constant
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.nested import along, pieces, shares, workspace
+from fourierscale.kernels.products import chain, contiguous, pieces, run, share_count, shares, workspace
 
 
 def pool_forward(
@@ -45,12 +45,14 @@ def pool_forward(
     places = torch.empty(shape, dtype=torch.int64, device=x.device)
     corner = torch.arange(0, n, window, device=x.device)
     for part in pieces(flat, n * n):
-        spaces = workspace(flat, part, n * max(n, flat.shape[1]), 2)
-        coeffs = shares(flat, part)
+        spaces = workspace(flat, part, max(n, flat.shape[0]) * max(n, flat.shape[1]), 2)
+        coeffs = shares(flat, part, share_count(part.stop - part.start, n * n, x.device))
         for i, box in enumerate(boxes):
             rows, columns = grids(box)
-            first, second = (synthesis_matrix(n, k, boundary, x.dtype, x.device) for k in box)
-            z = along(second, along(first, coeffs[:, :rows, :columns], 0, spaces[0]), 1, spaces[1])  # (S, n, n, q)
+            matrices = [synthesis_matrix(n, k, boundary, x.dtype, x.device) for k in box]
+            c = contiguous(spaces[1], (len(coeffs), rows, columns, coeffs.shape[-1])).copy_(coeffs[:, :rows, :columns])
+            products, grid = chain(list(enumerate(matrices)), c.shape)
+            z = contiguous(run(products, c, *spaces), grid)  # (S, n, n, q)
             z = z.view(-1, cells, window, cells, window, z.shape[-1])
             if kind == "average":
                 pooled[part, i] = _joined(z.mean((2, 4)))
