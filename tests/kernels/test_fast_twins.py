@@ -109,9 +109,10 @@ def test_nested_activation(case, activation, norm, pooling, sampling, dtype, see
     st.integers(1, 3),
     st.integers(1, 4),
     st.sampled_from([64, 2**20]),
+    st.sampled_from([64, 2**20]),
     DTYPES,
 )
-def test_local_convolution(axes, in_channels, out_channels, piece, dtype):
+def test_local_convolution(axes, in_channels, out_channels, piece, features, dtype):
     size, taps = tuple(2 * k + 1 for k, _ in axes), tuple(n for _, n in axes)
     reference = tuple(max(n + 1, t) for n, t in zip(size, taps, strict=True))
     torch.manual_seed(0)
@@ -119,6 +120,7 @@ def test_local_convolution(axes, in_channels, out_channels, piece, dtype):
     weight = torch.randn(out_channels, in_channels, *taps, dtype=dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(mixing.PIECE, "cpu", piece)  # one piece, and many
+        patch.setitem(mixing.FEATURES, "cpu", features)
         assert_twins(lambda x, w: kernels.local_conv(x, lambda: w, reference), [x, weight])
 
 
