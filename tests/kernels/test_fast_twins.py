@@ -158,6 +158,18 @@ def test_pooling_of_the_head(bands, window, cells, kind, dtype, share):
             assert torch.equal(kernels.level_pool(x, boxes, window, cells, kind), trained)
 
 
+def test_pooling_of_levels_that_are_no_chain():
+    boxes = [(1, 4), (3, 2), (3, 2), (4, 4)]  # the last one holds all of them
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 9, 9, dtype=torch.float64)
+
+    def function(x):
+        apply = F.level_pool if kernels.get_backend() == "torch" else kernels.level_pool
+        return apply(x, boxes, 3, 2, "max")
+
+    assert_twins(function, [x])
+
+
 def test_second_derivatives_go_through_the_fast_paths():
     torch.manual_seed(0)
     conv = LocalFourierConv2d(2, 3, 3, 8, pointwise=True).double()

@@ -24,7 +24,7 @@ from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level, PoolKind
 from fourierscale.functional.transform import analysis_matrix, synthesis_matrix
-from fourierscale.kernels.products import Product, chain, contiguous, pieces, run, share_count, shares, workspace
+from fourierscale.kernels.products import Block, Product, chain, contiguous, pieces, run, share_count, shares, workspace
 
 ALL = slice(None)
 
@@ -154,7 +154,7 @@ class Rim(NamedTuple):
     place: tuple[slice, ...]
     shape: tuple[int, ...]
     analysis: tuple[Product, ...]
-    adjoint: tuple[Product, ...]
+    adjoint: Block
 
 
 class Work(NamedTuple):
@@ -197,11 +197,12 @@ def _works(
         back = [(axis, matrix.mT) for axis, matrix in enumerate(step.synthesis)]
         adjoint, _ = chain(back[::-1], samples)
         pooled = (count, *(n // pool for n in step.shape), q)
-        rims = []
+        rims: list[Rim] = []
         for place, rows in step.rims:
             analysis, shape = chain(rows, pooled)
             back = [(axis, matrix.mT) for axis, matrix in rows]
-            rims.append(Rim((ALL, *place), shape, analysis, chain(back[::-1], shape)[0]))
+            adjoint_block = Block((ALL, *place), shape, chain(back[::-1], shape)[0], bool(rims))
+            rims.append(Rim((ALL, *place), shape, analysis, adjoint_block))
         read = (ALL, *step.read)
         output.append(Work(read, count, coefficients, samples, pooled, synthesis, adjoint, tuple(rims)))
     return tuple(output)
@@ -252,8 +253,8 @@ def nested_backward(
             _read(coeffs, scale, shift, i, part, first)
             z = run(level.synthesis, first, second, first)
             spare = second if z is first else first
-            for number, rim in enumerate(level.rims):
-                _grow(rim, above[rim.place], number > 0, spare, third)
+            for rim in level.rims:
+                rim.adjoint.write(above[rim.place], spare, third)
             dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), o)
             dc = contiguous(run(level.adjoint, dp.contiguous(), second, first), level.coefficients)
             if o.norm:
@@ -332,18 +333,6 @@ def _shrink(products: Sequence[Product], source: Tensor, space: Tensor) -> Tenso
     for turn, one in enumerate(products):
         source = one(source, space if turn == 0 and len(products) > 1 else None)
     return source
-
-
-def _grow(rim: Rim, dy: Tensor, add: bool, space: Tensor, target: Tensor) -> None:
-    """Adjoint of the analysis of a block; several blocks add up."""
-    source = contiguous(space, rim.shape).copy_(dy)
-    *before, last = rim.adjoint
-    for one in before:
-        source = one(source)
-    if add:
-        last.add(source, target)
-    else:
-        last(source, target)
 
 
 def _pool(p: Tensor, o: Options) -> Tensor:

@@ -96,6 +96,27 @@ def run(products: Sequence[Product], source: Tensor, *spaces: Tensor) -> Tensor:
     return source
 
 
+class Block(NamedTuple):
+    """Products that spread a block of coefficients over a whole grid of samples."""
+
+    place: tuple[slice, ...]
+    shape: tuple[int, ...]
+    products: tuple[Product, ...]
+    adds: bool
+    """Whether it adds to the samples that are there."""
+
+    def write(self, coeffs: Tensor, space: Tensor, target: Tensor) -> None:
+        """From coefficients ``(S, ..., q)``, any view, to samples at the beginning of ``target``."""
+        source = contiguous(space, self.shape).copy_(coeffs)
+        *before, last = self.products
+        for one in before:
+            source = one(source)
+        if self.adds:
+            last.add(source, target)
+        else:
+            last(source, target)
+
+
 def contiguous(space: Tensor, shape: Sequence[int]) -> Tensor:
     """The beginning of flat memory, in this shape."""
     strides = [1]
