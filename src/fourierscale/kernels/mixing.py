@@ -132,7 +132,7 @@ class _Gather(torch.autograd.Function):
     def forward(ctx: Any, half: Tensor) -> Tensor:
         axes = half.ndim - 3
         x = half.new_empty(*reversed(half.shape[2 : axes + 1]), grid(half.shape[1] - 1), *half.shape[axes + 1 :])
-        _gather(half, x, 0, half.shape[1])
+        _gather(half[0], half[1], x, 0, half.shape[1])
         return x
 
     @staticmethod
@@ -181,10 +181,10 @@ def _spread_axes(re: Tensor, im: Tensor | None, real: Tensor, imag: Tensor, axis
         _spread_axes(to_re, to_im, real, imag, axis + 1, axes)
 
 
-def _gather(half: Tensor, output: Tensor, first: int, last: int) -> None:
-    axes = half.ndim - 3
+def _gather(real: Tensor, imag: Tensor, output: Tensor, first: int, last: int) -> None:
+    axes = output.ndim - 2
     x = output.permute(*range(axes - 1, -1, -1), axes, axes + 1)
-    (real, imag), waves = half, slice(1 if first == 0 else 0, None)
+    waves = slice(1 if first == 0 else 0, None)
     if first == 0:
         _gather_axes(real[:1], imag[:1], x[:1], None, axes - 1)
     _gather_axes(real[waves], imag[waves], *_waves(x, first, last), axes - 1)
@@ -303,10 +303,10 @@ def _complex_spectrum(part: Tensor, expand: Tensor | None) -> Tensor:
     return (waves @ part.flatten(2).to(waves.dtype)).reshape(-1, *part.shape[2:])
 
 
-def _feature_pieces(x: Tensor, kernel: Tensor) -> Iterator[tuple[int, int]]:
-    """Frequencies of the last axis in pieces of the features: the first of a piece, the first after it."""
+def _feature_pieces(x: Tensor, kernel: Tensor, tensors: int = 1) -> Iterator[tuple[int, int]]:
+    """Frequencies of the last axis in pieces of so many tensors of features: the first of a piece, the first after."""
     frequencies = band(x.shape[-3]) + 1
-    entries = 4 * math.prod(x.shape[:-3]) * x.shape[-2] * max(kernel.shape[2:])
+    entries = 4 * tensors * math.prod(x.shape[:-3]) * x.shape[-2] * max(kernel.shape[2:])
     step = even_step(frequencies, max(1, _most(FEATURES, x) // entries))
     for first in range(0, frequencies, step):
         yield first, min(first + step, frequencies)
@@ -327,7 +327,8 @@ def _mix(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tenso
         output = y.new_empty(len(h), h.shape[1], y.shape[-1])
         for _, part, spectrum in _spectra(x, kernel, expand, first, last):
             torch.bmm(h[part], spectrum, out=output[part])
-        _gather_piece(torch.unflatten(output, 1, (2, -1)).transpose(0, 1), y, first, last)
+        real, imag = torch.unflatten(output, 1, (2, -1)).unbind(1)
+        _gather_piece(real, imag, y, first, last)
     return y
 
 
@@ -340,9 +341,10 @@ def _as_complex(x: Tensor, engine: str) -> bool:
     return engine == "triton" and known
 
 
-def _gather_piece(half: Tensor, x: Tensor, first: int, last: int) -> None:
-    """Write some frequencies of the last axis, given as ``(2, F, B, C)``, into ``x``."""
-    _gather(torch.unflatten(half, 1, (last - first, *reversed(x.shape[:-3]))), x, first, last)
+def _gather_piece(real: Tensor, imag: Tensor, x: Tensor, first: int, last: int) -> None:
+    """Write some frequencies of the last axis, each part given as ``(F, B, C)``, into ``x``."""
+    shape = (last - first, *reversed(x.shape[:-3]))
+    _gather(torch.unflatten(real, 0, shape), torch.unflatten(imag, 0, shape), x, first, last)
 
 
 @_mix.register_fake
@@ -369,7 +371,7 @@ def _mix_backward(
             else:
                 d_kernel[groups] = torch.view_as_real(d_spectrum).movedim(-1, 1)
         return dx, d_kernel
-    for first, last in _feature_pieces(x, kernel):
+    for first, last in _feature_pieces(x, kernel, 3):
         g, h = _stacked(gradient, first, last), _blocks(x, first, last)
         output = torch.empty_like(h)
         for groups, part, spectrum in _spectra(x, kernel, expand, first, last):
@@ -381,10 +383,10 @@ def _mix_backward(
             d_spectrum = torch.bmm(h[part].mT, g[part], out=spectrum).to(kernel.dtype)  # in its place
             rows = _expand_rows(expand).mT.expand(len(d_part), -1, -1)
             torch.bmm(rows, d_spectrum.view(len(d_part), rows.shape[2], -1), out=d_part)
-        (re_re, re_im), (im_re, im_im) = (
-            t.unbind(2) for t in output.view(-1, 2, *x.shape[-2:-1], 2, x.shape[-1]).unbind(1)
-        )
-        _gather_piece(torch.stack([re_re + im_im, im_re - re_im]), dx, first, last)
+        blocks = output.view(-1, 2, x.shape[-2], 2, x.shape[-1])
+        real = blocks[:, 0, :, 0].add_(blocks[:, 1, :, 1])
+        imag = blocks[:, 1, :, 0].sub_(blocks[:, 0, :, 1])
+        _gather_piece(real, imag, dx, first, last)
     return dx, d_kernel
 
 
