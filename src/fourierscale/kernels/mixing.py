@@ -9,8 +9,8 @@ alone (:func:`spread`, a matrix :math:`T` of zeros and :math:`\pm1`); the factor
 so its adjoint is the same with the conjugate transposed kernel. The spectrum of taps is made in pieces that stay in the
 cache, and again in the backward pass: it is never stored as a whole. On CPUs a complex product is one real one,
 
-.. math:: [\mathrm{Re}\,y; \mathrm{Im}\,y] = H \, [\mathrm{Re}\,\bar K; \mathrm{Im}\,\bar K], \qquad
-    H = \begin{pmatrix} \mathrm{Re}\,h & -\mathrm{Im}\,h \\ \mathrm{Im}\,h & \mathrm{Re}\,h \end{pmatrix}
+.. math:: [\mathrm{Re}\,y; \mathrm{Im}\,y] = H \, [\mathrm{Re}\,k; \mathrm{Im}\,k], \qquad
+    H = [\mathrm{Re}\,h, -\mathrm{Im}\,h; \; \mathrm{Im}\,h, \mathrm{Re}\,h]
 
 with images in the rows, twice, and channels in the columns: the spectrum, which is larger than the features of a small
 batch, is written once and read once.
