@@ -12,7 +12,7 @@ from fourierscale import functional as F
 from fourierscale import kernels
 from fourierscale.functional import Levels
 from fourierscale.functional.nested import ACTIVATIONS, plan_levels
-from fourierscale.kernels import mixing, nested
+from fourierscale.kernels import mixing, nested, products
 from fourierscale.kernels.backend import implementation
 from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3d, ScaleActivation2d
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant
@@ -22,12 +22,12 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 @contextmanager
 def shared(share):
-    """Two threads whose shares have so many images and channels."""
+    """Two threads whose shares have so many samples."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(nested, "SHARE", share)
+            patch.setattr(products, "SHARE", share)
             yield
     finally:
         torch.set_num_threads(before)
@@ -109,9 +109,10 @@ def test_nested_activation(case, activation, norm, pooling, sampling, dtype, see
     st.integers(1, 3),
     st.integers(1, 4),
     st.sampled_from([64, 2**20]),
+    st.sampled_from([64, 2**20]),
     DTYPES,
 )
-def test_local_convolution(axes, in_channels, out_channels, piece, dtype):
+def test_local_convolution(axes, in_channels, out_channels, piece, features, dtype):
     size, taps = tuple(2 * k + 1 for k, _ in axes), tuple(n for _, n in axes)
     reference = tuple(max(n + 1, t) for n, t in zip(size, taps, strict=True))
     torch.manual_seed(0)
@@ -119,6 +120,7 @@ def test_local_convolution(axes, in_channels, out_channels, piece, dtype):
     weight = torch.randn(out_channels, in_channels, *taps, dtype=dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(mixing.PIECE, "cpu", piece)  # one piece, and many
+        patch.setitem(mixing.FEATURES, "cpu", features)
         assert_twins(lambda x, w: kernels.local_conv(x, lambda: w, reference), [x, weight])
 
 
@@ -154,6 +156,18 @@ def test_pooling_of_the_head(bands, window, cells, kind, dtype, share):
         trained = kernels.level_pool(x.requires_grad_(), boxes, window, cells, kind)
         with torch.no_grad():  # where no maxima have to be found again
             assert torch.equal(kernels.level_pool(x, boxes, window, cells, kind), trained)
+
+
+def test_pooling_of_levels_that_are_no_chain():
+    boxes = [(1, 4), (3, 2), (3, 2), (4, 4)]  # the last one holds all of them
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 9, 9, dtype=torch.float64)
+
+    def function(x):
+        apply = F.level_pool if kernels.get_backend() == "torch" else kernels.level_pool
+        return apply(x, boxes, 3, 2, "max")
+
+    assert_twins(function, [x])
 
 
 def test_second_derivatives_go_through_the_fast_paths():

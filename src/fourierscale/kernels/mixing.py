@@ -7,14 +7,20 @@ alone (:func:`spread`, a matrix :math:`T` of zeros and :math:`\pm1`); the factor
 .. math:: y = T^\top M_K \, T x, \qquad (M_K h)[p] = h[p] \, \overline{K[p]} \, 2^{-\#\{a < d \,:\, p_a \neq 0\}}
 
 so its adjoint is the same with the conjugate transposed kernel. The spectrum of taps is made in pieces that stay in the
-cache, and again in the backward pass: it is never stored as a whole.
+cache, and again in the backward pass: it is never stored as a whole. On CPUs a complex product is one real one,
+
+.. math:: [\mathrm{Re}\,y; \mathrm{Im}\,y] = H \, [\mathrm{Re}\,k; \mathrm{Im}\,k], \qquad
+    H = [\mathrm{Re}\,h, -\mathrm{Im}\,h; \; \mathrm{Im}\,h, \mathrm{Re}\,h]
+
+with images in the rows, twice, and channels in the columns: the spectrum, which is larger than the features of a small
+batch, is written once and read once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +29,10 @@ from fourierscale.functional.bands import band, grid
 from fourierscale.functional.constants import constant
 
 PIECE = {"cpu": 2**21, "cuda": 5 * 2**20}
-"""Entries of the spectrum and of the features that are in work at a time, per device type."""
+"""Entries of the spectrum that are in work at a time, per device type."""
+
+FEATURES = {"cpu": 3 * 2**20, "cuda": 2**24}
+"""Entries of the features, as blocks, that are in work at a time."""
 
 
 def tap_kernel(taps: Tensor, reference: Sequence[int], size: Sequence[int]) -> tuple[Tensor, Tensor | None]:
@@ -72,7 +81,7 @@ def spectrum_kernel(spectrum: Tensor) -> Tensor:
     for axis in range(axes - 1):
         factors = halves(spectrum.shape[2 + axis], spectrum.dtype, spectrum.device)
         half = half * factors.reshape(-1, *(1,) * (axis + 3))  # behind the axis: the axes before it, 2, C_in, C_out
-    return half.flatten(0, axes - 1)
+    return half.flatten(0, axes - 1).contiguous()
 
 
 def mix(x: Tensor, kernel: Tensor, expand: Tensor | None = None, engine: str = "gemm") -> Tensor:
@@ -109,7 +118,9 @@ def gather(half: Tensor) -> Tensor:
 class _Spread(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _spread(x, 0, band(x.shape[-3]) + 1)
+        half = x.new_empty(2, band(x.shape[-3]) + 1, *reversed(x.shape[:-3]), *x.shape[-2:])
+        _spread(x, 0, half.shape[1], *half)
+        return half
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
@@ -121,7 +132,7 @@ class _Gather(torch.autograd.Function):
     def forward(ctx: Any, half: Tensor) -> Tensor:
         axes = half.ndim - 3
         x = half.new_empty(*reversed(half.shape[2 : axes + 1]), grid(half.shape[1] - 1), *half.shape[axes + 1 :])
-        _gather(half, x, 0, half.shape[1])
+        _gather(half[0], half[1], x, 0, half.shape[1])
         return x
 
     @staticmethod
@@ -129,15 +140,14 @@ class _Gather(torch.autograd.Function):
         return spread(gradient)
 
 
-def _spread(x: Tensor, first: int, last: int) -> Tensor:
+def _spread(x: Tensor, first: int, last: int, real: Tensor, imag: Tensor) -> None:
+    """Write some frequencies of the last axis to real and imaginary parts, each ``(q, ..., n_1, B, C)``."""
     axes = x.ndim - 2
     x = x.permute(*range(axes - 1, -1, -1), axes, axes + 1)  # last axis first
-    half = x.new_empty(2, last - first, *x.shape[1:])
-    (real, imag), waves = half, slice(1 if first == 0 else 0, None)
+    waves = slice(1 if first == 0 else 0, None)
     if first == 0:
         _spread_axes(x[:1], None, real[:1], imag[:1], 1, axes)
     _spread_axes(*_waves(x, first, last), real[waves], imag[waves], 1, axes)
-    return half
 
 
 def _waves(x: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
@@ -171,10 +181,10 @@ def _spread_axes(re: Tensor, im: Tensor | None, real: Tensor, imag: Tensor, axis
         _spread_axes(to_re, to_im, real, imag, axis + 1, axes)
 
 
-def _gather(half: Tensor, output: Tensor, first: int, last: int) -> None:
-    axes = half.ndim - 3
+def _gather(real: Tensor, imag: Tensor, output: Tensor, first: int, last: int) -> None:
+    axes = output.ndim - 2
     x = output.permute(*range(axes - 1, -1, -1), axes, axes + 1)
-    (real, imag), waves = half, slice(1 if first == 0 else 0, None)
+    waves = slice(1 if first == 0 else 0, None)
     if first == 0:
         _gather_axes(real[:1], imag[:1], x[:1], None, axes - 1)
     _gather_axes(real[waves], imag[waves], *_waves(x, first, last), axes - 1)
@@ -209,16 +219,6 @@ def _parts(axis: int) -> tuple[tuple[int | slice, ...], ...]:
     return (*front, 0), (*front, slice(1, None, 2)), (*front, slice(2, None, 2))
 
 
-class _Piece(NamedTuple):
-    """Some frequencies of the last axis, with their part of the kernel's spectrum."""
-
-    first: int
-    last: int
-    groups: slice
-    real: Tensor
-    imag: Tensor
-
-
 def even_step(count: int, most: int) -> int:
     """The length of pieces, none longer than ``most``, that share a count as evenly as they can.
 
@@ -228,6 +228,11 @@ def even_step(count: int, most: int) -> int:
     return math.ceil(count / max(1, math.ceil(count / most)))
 
 
+def _most(entries: dict[str, int], x: Tensor) -> int:
+    """How many entries are in work at a time where ``x`` is."""
+    return entries.get(x.device.type, entries["cuda"])
+
+
 def _parted(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[tuple[int, int, slice]]:
     """Frequencies of the last axis in pieces: the first of a piece, the first after it, its groups of the kernel."""
     frequencies = band(x.shape[-3]) + 1
@@ -235,21 +240,59 @@ def _parted(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[tuple[
     each = groups // frequencies  # groups per frequency of the last axis
     many = each * (1 if expand is None else expand.shape[1])
     entries = 2 * many * max(in_channels * out_channels, x.shape[-2] * max(in_channels, out_channels))
-    step = even_step(frequencies, max(1, PIECE.get(x.device.type, PIECE["cuda"]) // entries, frequencies // 12))
+    step = even_step(frequencies, max(1, _most(PIECE, x) // entries, frequencies // 12))
     for first in range(0, frequencies, step):
         last = min(first + step, frequencies)
         yield first, last, slice(first * each, last * each)
 
 
-def _pieces(x: Tensor, kernel: Tensor, expand: Tensor | None) -> Iterator[_Piece]:
-    """The spectrum piece by piece, real and imaginary part each ``(F, C_in, C_out)``."""
-    for first, last, groups in _parted(x, kernel, expand):
-        part = kernel[groups]
-        if expand is None:
-            real, imag = part.unbind(1)
-        else:
-            real, imag = ((e @ part.flatten(2)).reshape(-1, *part.shape[2:]) for e in expand)
-        yield _Piece(first, last, groups, real.to(x.dtype), imag.to(x.dtype))
+def _spectra(
+    x: Tensor, kernel: Tensor, expand: Tensor | None, first: int, last: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """The spectrum of some frequencies of the last axis in pieces: which groups of the kernel, which frequencies.
+
+    A piece is ``(F, 2 C_in, C_out)``, real above imaginary parts; the memory of the one before it is used again.
+    """
+    groups, _, in_channels, out_channels = kernel.shape
+    each = groups // (band(x.shape[-3]) + 1)
+    if expand is None:
+        part = kernel[first * each : last * each].reshape(-1, 2 * in_channels, out_channels)
+        yield slice(first * each, last * each), slice(None), part.to(x.dtype)
+        return
+    rows = _expand_rows(expand)
+    pair = 2 * rows.shape[0] * in_channels * out_channels  # groups in pairs: two threads share them evenly
+    step = min((last - first) * each, 2 * max(1, _most(PIECE, x) // pair))
+    space = kernel.new_empty(step, rows.shape[0], in_channels * out_channels)
+    for start in range(first * each, last * each, step):
+        stop = min(start + step, last * each)
+        part = kernel[start:stop].flatten(2)
+        spectrum = torch.bmm(rows.expand(len(part), -1, -1), part, out=space[: len(part)])
+        frequencies = slice((start - first * each) * expand.shape[1], (stop - first * each) * expand.shape[1])
+        yield slice(start, stop), frequencies, spectrum.view(-1, 2 * in_channels, out_channels).to(x.dtype)
+
+
+def _expand_rows(expand: Tensor) -> Tensor:
+    """``(2, n_1, r)`` as ``(n_1 * 2, r)``: real and imaginary part of each frequency in turn."""
+    return expand.transpose(0, 1).flatten(0, 1)
+
+
+def _blocks(x: Tensor, first: int, last: int) -> Tensor:
+    r""":math:`H` of some frequencies of the last axis, ``(F, 2 B, 2 C)``."""
+    batch, channels = x.shape[-2:]
+    blocks = x.new_empty(last - first, *reversed(x.shape[:-3]), 2, batch, 2, channels)
+    real, imag = blocks[..., 0, :, 0, :], blocks[..., 1, :, 0, :]
+    _spread(x, first, last, real, imag)
+    blocks[..., 1, :, 1, :] = real
+    torch.neg(imag, out=blocks[..., 0, :, 1, :])
+    return blocks.view(-1, 2 * batch, 2 * channels)
+
+
+def _stacked(x: Tensor, first: int, last: int) -> Tensor:
+    """Real above imaginary parts of some frequencies of the last axis, ``(F, 2 B, C)``."""
+    batch, channels = x.shape[-2:]
+    half = x.new_empty(last - first, *reversed(x.shape[:-3]), 2, batch, channels)
+    _spread(x, first, last, *half.unbind(-3))
+    return half.view(-1, 2 * batch, channels)
 
 
 def _complex_spectrum(part: Tensor, expand: Tensor | None) -> Tensor:
@@ -258,6 +301,15 @@ def _complex_spectrum(part: Tensor, expand: Tensor | None) -> Tensor:
         return torch.complex(part[:, 0], part[:, 1])
     waves = torch.complex(expand[0], expand[1])
     return (waves @ part.flatten(2).to(waves.dtype)).reshape(-1, *part.shape[2:])
+
+
+def _feature_pieces(x: Tensor, kernel: Tensor, tensors: int = 1) -> Iterator[tuple[int, int]]:
+    """Frequencies of the last axis in pieces of so many tensors of features: the first of a piece, the first after."""
+    frequencies = band(x.shape[-3]) + 1
+    entries = 4 * tensors * math.prod(x.shape[:-3]) * x.shape[-2] * max(kernel.shape[2:])
+    step = even_step(frequencies, max(1, _most(FEATURES, x) // entries))
+    for first in range(0, frequencies, step):
+        yield first, min(first + step, frequencies)
 
 
 @torch.library.custom_op("fourierscale::mix", mutates_args=())
@@ -270,12 +322,13 @@ def _mix(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tenso
             h = butterflies.spread(x, first, last)
             butterflies.gather(torch.bmm(h, _complex_spectrum(kernel[groups], expand)), y, first, last)
         return y
-    for piece in _pieces(x, kernel, expand):
-        h_real, h_imag = _spread(x, piece.first, piece.last).flatten(1, -3)
-        output = y.new_empty(2, *h_real.shape[:2], y.shape[-1])
-        torch.bmm(h_real, piece.real, out=output[0]).baddbmm_(h_imag, piece.imag, alpha=-1)
-        torch.bmm(h_real, piece.imag, out=output[1]).baddbmm_(h_imag, piece.real)
-        _gather_piece(output, y, piece.first, piece.last)
+    for first, last in _feature_pieces(x, kernel):
+        h = _blocks(x, first, last)
+        output = y.new_empty(len(h), h.shape[1], y.shape[-1])
+        for _, part, spectrum in _spectra(x, kernel, expand, first, last):
+            torch.bmm(h[part], spectrum, out=output[part])
+        real, imag = torch.unflatten(output, 1, (2, -1)).unbind(1)
+        _gather_piece(real, imag, y, first, last)
     return y
 
 
@@ -288,9 +341,10 @@ def _as_complex(x: Tensor, engine: str) -> bool:
     return engine == "triton" and known
 
 
-def _gather_piece(half: Tensor, x: Tensor, first: int, last: int) -> None:
-    """Write some frequencies of the last axis, given as ``(2, F, B, C)``, into ``x``."""
-    _gather(torch.unflatten(half, 1, (last - first, *reversed(x.shape[:-3]))), x, first, last)
+def _gather_piece(real: Tensor, imag: Tensor, x: Tensor, first: int, last: int) -> None:
+    """Write some frequencies of the last axis, each part given as ``(F, B, C)``, into ``x``."""
+    shape = (last - first, *reversed(x.shape[:-3]))
+    _gather(torch.unflatten(real, 0, shape), torch.unflatten(imag, 0, shape), x, first, last)
 
 
 @_mix.register_fake
@@ -302,7 +356,7 @@ def _(x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> Tensor:
 def _mix_backward(
     gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str
 ) -> tuple[Tensor, Tensor]:
-    dx, d_kernel = torch.empty_like(x), torch.empty_like(kernel)
+    dx, d_kernel = torch.empty_like(x), kernel.new_empty(kernel.shape)
     if _as_complex(x, engine):
         from fourierscale.kernels.gpu import butterflies
 
@@ -317,29 +371,28 @@ def _mix_backward(
             else:
                 d_kernel[groups] = torch.view_as_real(d_spectrum).movedim(-1, 1)
         return dx, d_kernel
-    for piece in _pieces(x, kernel, expand):
-        g_real, g_imag = _spread(gradient, piece.first, piece.last).flatten(1, -3)
-        real, imag = piece.real.mT, piece.imag.mT
-        output = x.new_empty(2, *g_real.shape[:2], x.shape[-1])
-        torch.bmm(g_real, real, out=output[0]).baddbmm_(g_imag, imag)
-        torch.bmm(g_imag, real, out=output[1]).baddbmm_(g_real, imag, alpha=-1)
-        _gather_piece(output, dx, piece.first, piece.last)
-        h_real, h_imag = _spread(x, piece.first, piece.last).flatten(1, -3)
-        k_real = torch.bmm(h_real.mT, g_real).baddbmm_(h_imag.mT, g_imag).to(kernel.dtype)
-        k_imag = torch.bmm(h_real.mT, g_imag).baddbmm_(h_imag.mT, g_real, alpha=-1).to(kernel.dtype)
-        if expand is None:
-            torch.stack([k_real, k_imag], 1, out=d_kernel[piece.groups])
-        else:
-            k_real, k_imag = (k.reshape(-1, expand.shape[1], k.shape[1] * k.shape[2]) for k in (k_real, k_imag))
-            part = d_kernel[piece.groups].flatten(2)
-            torch.bmm(expand[0].mT.expand(len(part), -1, -1), k_real, out=part)
-            part.baddbmm_(expand[1].mT.expand(len(part), -1, -1), k_imag)
+    for first, last in _feature_pieces(x, kernel, 3):
+        g, h = _stacked(gradient, first, last), _blocks(x, first, last)
+        output = torch.empty_like(h)
+        for groups, part, spectrum in _spectra(x, kernel, expand, first, last):
+            torch.bmm(g[part], spectrum.mT, out=output[part])
+            d_part = d_kernel[groups].flatten(2)
+            if expand is None:
+                d_part.view(spectrum.shape).copy_(torch.bmm(h[part].mT, g[part]))
+                continue
+            d_spectrum = torch.bmm(h[part].mT, g[part], out=spectrum).to(kernel.dtype)  # in its place
+            rows = _expand_rows(expand).mT.expand(len(d_part), -1, -1)
+            torch.bmm(rows, d_spectrum.view(len(d_part), rows.shape[2], -1), out=d_part)
+        blocks = output.view(-1, 2, x.shape[-2], 2, x.shape[-1])
+        real = blocks[:, 0, :, 0].add_(blocks[:, 1, :, 1])
+        imag = blocks[:, 1, :, 0].sub_(blocks[:, 0, :, 1])
+        _gather_piece(real, imag, dx, first, last)
     return dx, d_kernel
 
 
 @_mix_backward.register_fake
 def _(gradient: Tensor, x: Tensor, kernel: Tensor, expand: Tensor | None, engine: str) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x), torch.empty_like(kernel)
+    return torch.empty_like(x), kernel.new_empty(kernel.shape)
 
 
 def _setup(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, str], output: Tensor) -> None:

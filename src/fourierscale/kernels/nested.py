@@ -5,10 +5,8 @@ product of a small matrix with all images and channels at once. Of each level on
 of the matrix that belong to it. The backward pass computes every level again and stores nothing per level; the
 variances of all levels are one product of zeros and ones with the squared coefficients.
 
-While they are in work on a CPU, features have a leading axis of shares, ``(S, n_1, ..., n_d, Q / S)``, each of a few
-images and channels. Threads divide operations along the leading axis, and batched products of many small matrices by
-whole matrices: so a core goes on with what it wrote itself. Else half of all numbers would travel from one core's cache
-to another's after each operation, which takes longer than the operation where the cores do not share a cache.
+While they are in work, features have a leading axis of shares, ``(S, n_1, ..., n_d, Q / S)``, each of a few images and
+channels: :mod:`fourierscale.kernels.products` says why.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -26,13 +24,7 @@ from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level, PoolKind
 from fourierscale.functional.transform import analysis_matrix, synthesis_matrix
-from fourierscale.kernels.mixing import even_step
-
-PIECE = {"cpu": 2**21, "cuda": 2**27}
-"""Samples of a level that are in work at a time, per device type."""
-
-SHARE = 128
-"""Images and channels, times each other, in a share."""
+from fourierscale.kernels.products import Block, Product, chain, contiguous, pieces, run, share_count, shares, workspace
 
 ALL = slice(None)
 
@@ -156,29 +148,88 @@ def prepare(plan: tuple[Level, ...], size: Box, pool: int, dtype: torch.dtype, d
     return Prepared(tuple(steps), members.to(device, accurate), rows.to(device, accurate))
 
 
+class Rim(NamedTuple):
+    """A block of the rim of a level."""
+
+    place: tuple[slice, ...]
+    shape: tuple[int, ...]
+    analysis: tuple[Product, ...]
+    adjoint: Block
+
+
+class Work(NamedTuple):
+    """A level as products of certain shapes, ``(S, ..., q)``."""
+
+    read: tuple[slice, ...]
+    shares: int
+    coefficients: tuple[int, ...]
+    samples: tuple[int, ...]
+    pooled: tuple[int, ...]
+    synthesis: tuple[Product, ...]
+    adjoint: tuple[Product, ...]
+    rims: tuple[Rim, ...]
+
+
+def works(
+    plan: tuple[Level, ...], size: Box, pool: int, dtype: torch.dtype, device: torch.device, columns: int
+) -> tuple[Work, ...]:
+    """The products of every level, for a piece of so many images and channels."""
+    counts = tuple(share_count(columns, math.prod(level.grid), device) for level in plan)
+    return _works(plan, size, pool, dtype, device, columns, counts)
+
+
+@forgotten_with_constants
+@functools.lru_cache(256)
+def _works(
+    plan: tuple[Level, ...],
+    size: Box,
+    pool: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    columns: int,
+    counts: tuple[int, ...],
+) -> tuple[Work, ...]:
+    output = []
+    for step, count in zip(prepare(plan, size, pool, dtype, device).steps, counts, strict=True):
+        q = columns // count
+        coefficients = (count, *(matrix.shape[1] for matrix in step.synthesis), q)
+        synthesis, samples = chain(list(enumerate(step.synthesis)), coefficients)
+        back = [(axis, matrix.mT) for axis, matrix in enumerate(step.synthesis)]
+        adjoint, _ = chain(back[::-1], samples)
+        pooled = (count, *(n // pool for n in step.shape), q)
+        rims: list[Rim] = []
+        for place, rows in step.rims:
+            analysis, shape = chain(rows, pooled)
+            back = [(axis, matrix.mT) for axis, matrix in rows]
+            adjoint_block = Block((ALL, *place), shape, chain(back[::-1], shape)[0], bool(rims))
+            rims.append(Rim((ALL, *place), shape, analysis, adjoint_block))
+        read = (ALL, *step.read)
+        output.append(Work(read, count, coefficients, samples, pooled, synthesis, adjoint, tuple(rims)))
+    return tuple(output)
+
+
 def nested_forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> Tensor:
     """Value of the nested activation, ``(n_1, ..., n_d, B, C)`` to ``(n'_1, ..., n'_d, B, C)``."""
     axes = x.ndim - 2
-    prepared = prepare(plan, x.shape[:axes], o.pool, x.dtype, x.device)
-    steps = prepared.steps
+    size = x.shape[:axes]
+    prepared = prepare(plan, size, o.pool, x.dtype, x.device)
     flat = x.flatten(axes)
     output = flat.new_empty(*grids(plan[-1].writes), flat.shape[-1])
     scale, shift, _ = statistics(x, weight, bias, prepared, o)
-    samples = max(math.prod(step.shape) for step in steps)
+    samples = max(math.prod(step.shape) for step in prepared.steps)
     activate = FORWARD[o.activation]
     for part in pieces(flat, samples):
         first, second = workspace(flat, part, samples, 2)
-        coeffs, target, scales, shifts = (shares(t, part) for t in (flat, output, scale, shift))
-        for i, step in enumerate(steps):
-            c = _read(coeffs[(ALL, *step.read)], scales, shifts, i, first)
-            p = _pool(activate(_synthesize(c, step, second, first)), o)
-            for place, rows in step.rims:
-                y = p
-                for axis, matrix in rows:
-                    y = along(matrix, y, axis)
-                target[(ALL, *place)] = y
+        for i, level in enumerate(works(plan, size, o.pool, x.dtype, x.device, part.stop - part.start)):
+            coeffs, target = shares(flat, part, level.shares), shares(output, part, level.shares)
+            _read(coeffs[level.read], scale, shift, i, part, first)
+            z = run(level.synthesis, first, second, first)
+            p = _pool(activate(contiguous(z, level.samples)), o)
+            spare = second if z is first else first
+            for rim in level.rims:
+                target[rim.place] = _shrink(rim.analysis, p, spare).view(rim.shape)
     return torch.unflatten(output, -1, x.shape[axes:])
 
 
@@ -187,44 +238,40 @@ def nested_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
     axes = x.ndim - 2
-    prepared = prepare(plan, x.shape[:axes], o.pool, x.dtype, x.device)
-    steps = prepared.steps
+    size = x.shape[:axes]
+    prepared = prepare(plan, size, o.pool, x.dtype, x.device)
     flat, dy = x.flatten(axes), gradient.flatten(axes)
     dx = torch.zeros_like(flat)
     scale, shift, inverse = statistics(x, weight, bias, prepared, o)
     d_scale, d_shift = torch.empty_like(scale), torch.empty_like(scale)
-    samples = max(math.prod(step.shape) for step in steps)
-    zero, every = (0,) * axes, tuple(range(axes))
+    samples = max(math.prod(step.shape) for step in prepared.steps)
     for part in pieces(flat, samples):
         first, second, third = workspace(flat, part, samples, 3)
-        coeffs, above, below = (shares(t, part) for t in (flat, dy, dx))
-        scales, shifts, d_scales, d_shifts = (shares(t, part) for t in (scale, shift, d_scale, d_shift))
-        for i, step in enumerate(steps):
-            here = (ALL, *step.read)
-            z = _synthesize(_read(coeffs[here], scales, shifts, i, first), step, second, first)
-            pooled = tuple(n // o.pool for n in step.shape)
-            dp: Tensor | None = None
-            for place, rows in step.rims:
-                dp = _analyze_adjoint(above[(ALL, *place)], rows, pooled, dp, third)
-            assert dp is not None
-            dc = _activation_adjoint(dp, z, o)
-            for turn, axis in enumerate(reversed(every)):
-                dc = along(step.synthesis[axis].mT, dc, axis, (second, first)[turn % 2])
+        for i, level in enumerate(works(plan, size, o.pool, x.dtype, x.device, part.stop - part.start)):
+            coeffs, above, below = (shares(t, part, level.shares) for t in (flat, dy, dx))
+            coeffs, below = coeffs[level.read], below[level.read]
+            _read(coeffs, scale, shift, i, part, first)
+            z = run(level.synthesis, first, second, first)
+            spare = second if z is first else first
+            for rim in level.rims:
+                rim.adjoint.write(above[rim.place], spare, third)
+            dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), o)
+            dc = contiguous(run(level.adjoint, dp.contiguous(), second, first), level.coefficients)
             if o.norm:
                 mean = _mean(dc)
-                d_shifts[:, i] = mean
+                _row(d_shift, i, part, level.shares).copy_(mean)
                 mean.zero_()
-                product = torch.mul(dc, coeffs[here], out=third[: dc.numel()].view(dc.shape))
-                d_scales[:, i] = product.flatten(1, -2).sum(1)
-                below[here].addcmul_(dc, _everywhere(scales[:, i], axes))
+                products = torch.mul(dc, coeffs, out=contiguous(third, level.coefficients))
+                torch.sum(products.flatten(1, -2), 1, out=_row(d_scale, i, part, level.shares))
+                below.addcmul_(dc, _everywhere(_row(scale, i, part, level.shares), axes))
             else:
-                below[here] += dc
+                below += dc
     if not o.norm:
         return torch.unflatten(dx, -1, x.shape[axes:]), x.new_empty(0), x.new_empty(0)
     # scale = weight / sqrt(variance + eps), and a coefficient counts in the variance of every level that reads it
     d_variance = -(d_scale * scale * inverse.square()).to(prepared.members.dtype)
     dx.addcmul_(flat, (prepared.members.mT @ d_variance).view_as(dx).to(dx.dtype))
-    dx[zero] = 0  # the norm replaces the mean, whatever it was
+    dx[(0,) * axes] = 0  # the norm replaces the mean, whatever it was
     d_weight = _per_level(d_scale * inverse, x, weight, prepared)
     return torch.unflatten(dx, -1, x.shape[axes:]), d_weight, _per_level(d_shift, x, bias, prepared)
 
@@ -256,19 +303,24 @@ def statistics(
     return scale.flatten(1).to(x.dtype), shift.flatten(1).to(x.dtype), inverse.flatten(1).to(x.dtype)
 
 
-def _read(c: Tensor, scales: Tensor, shifts: Tensor, i: int, space: Tensor) -> Tensor:
-    """What a level reads, normalised."""
-    if not scales.numel():
-        return c
-    axes = c.ndim - 2
-    c = torch.mul(c, _everywhere(scales[:, i], axes), out=space[: c.numel()].view(c.shape))
-    _mean(c).copy_(shifts[:, i])
-    return c
+def _read(coeffs: Tensor, scale: Tensor, shift: Tensor, i: int, part: slice, space: Tensor) -> None:
+    """Write what a level reads, normalised, at the beginning of a space."""
+    c = contiguous(space, coeffs.shape)
+    if scale.numel():
+        torch.mul(coeffs, _everywhere(_row(scale, i, part, len(c)), c.ndim - 2), out=c)
+        _mean(c).copy_(_row(shift, i, part, len(c)))
+    else:
+        c.copy_(coeffs)
 
 
 def _mean(c: Tensor) -> Tensor:
-    """The coefficient of frequency zero, ``(S, q)``: a view."""
-    return c.view(len(c), -1, c.shape[-1])[:, 0]
+    """The coefficient of frequency zero of contiguous coefficients, ``(S, q)``: a view."""
+    return c.as_strided((len(c), c.shape[-1]), (c.stride(0), 1))
+
+
+def _row(values: Tensor, i: int, part: slice, count: int) -> Tensor:
+    """What a level has for each image and channel, ``(S, q)``: a view."""
+    return values[i, part].view(count, -1)
 
 
 def _everywhere(values: Tensor, axes: int) -> Tensor:
@@ -276,45 +328,18 @@ def _everywhere(values: Tensor, axes: int) -> Tensor:
     return values.view(len(values), *(1,) * axes, -1)
 
 
-def along(matrix: Tensor, x: Tensor, axis: int, space: Tensor | None = None) -> Tensor:
-    """Multiply along axis ``n_(axis + 1)`` of ``(S, n_1, ..., n_d, q)``, into the given memory if there is one."""
-    outer = math.prod(x.shape[: axis + 1])
-    columns = x.reshape(outer, x.shape[axis + 1], -1)
-    shape = (outer, matrix.shape[0], columns.shape[2])
-    out = None if space is None else space[: math.prod(shape)].view(shape)
-    if outer == 1:
-        rows = torch.mm(matrix, columns[0], out=None if out is None else out[0])
-    else:
-        rows = torch.bmm(matrix.expand(outer, -1, -1), columns, out=out)
-    return rows.view(*x.shape[: axis + 1], matrix.shape[0], *x.shape[axis + 2 :])
-
-
-def _synthesize(c: Tensor, step: Step, *spaces: Tensor) -> Tensor:
-    """Samples; the spaces take turns, the first not being the one that holds ``c``."""
-    for axis, matrix in enumerate(step.synthesis):
-        c = along(matrix, c, axis, spaces[axis % 2])
-    return c
-
-
-def _analyze_adjoint(
-    dy: Tensor, rows: tuple[tuple[int, Tensor], ...], size: Box, add: Tensor | None, space: Tensor
-) -> Tensor:
-    (first, matrix), *others = rows
-    for axis, other in reversed(others):
-        dy = along(other.mT, dy, axis)
-    if add is None:
-        return along(matrix.mT, dy, first, space)
-    outer = len(add) * math.prod(size[:first])
-    columns = dy.reshape(outer, dy.shape[first + 1], -1)
-    add.view(outer, size[first], -1).baddbmm_(matrix.mT.expand(outer, -1, -1), columns)
-    return add
+def _shrink(products: Sequence[Product], source: Tensor, space: Tensor) -> Tensor:
+    """Analyse a block of the rim, whose results are small: the first in a space, the others in fresh memory."""
+    for turn, one in enumerate(products):
+        source = one(source, space if turn == 0 and len(products) > 1 else None)
+    return source
 
 
 def _pool(p: Tensor, o: Options) -> Tensor:
     for axis in range(1, p.ndim - 1 if o.pool > 1 else 1):
         windows = torch.unflatten(p, axis, (-1, o.pool))
         p = windows.amax(axis + 1) if o.pool_kind == "max" else windows.mean(axis + 1)
-    return p
+    return p.contiguous()
 
 
 def _activation_adjoint(dp: Tensor, z: Tensor, o: Options) -> Tensor:
@@ -337,38 +362,3 @@ def _activation_adjoint(dp: Tensor, z: Tensor, o: Options) -> Tensor:
 
 def _slices(block: Span) -> tuple[slice, ...]:
     return tuple(slice(*span) for span in block)
-
-
-def workspace(flat: Tensor, part: slice, samples: int, count: int) -> tuple[Tensor, ...]:
-    """Memory for the samples of a piece, used again for every level."""
-    return flat.new_empty(count, samples * len(range(flat.shape[-1])[part])).unbind(0)
-
-
-def pieces(flat: Tensor, samples: int) -> Iterator[slice]:
-    """Images and channels in pieces whose samples, so many each, stay in the cache."""
-    count = flat.shape[-1]
-    step = even_step(count, max(16, PIECE.get(flat.device.type, PIECE["cuda"]) // samples))
-    if step < count:  # so that threads can share it
-        step = math.ceil(step / (SHARE * torch.get_num_threads())) * SHARE * torch.get_num_threads()
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
-
-
-def shares(x: Tensor, part: slice) -> Tensor:
-    """A piece of ``(..., Q)`` as shares of equal size, ``(S, ..., Q / S)``: a view."""
-    threads = torch.get_num_threads() if x.device.type == "cpu" else 1
-    count = _share_count(part.stop - part.start, threads, SHARE)
-    return torch.unflatten(x[..., part], -1, (count, -1)).movedim(-2, 0)
-
-
-@functools.lru_cache(1024)
-def _share_count(count: int, threads: int, share: int) -> int:
-    """Equally many shares for each thread, of ``share`` or a little more; one share where it does not work out.
-
-    >>> _share_count(1600, 2, 128), _share_count(1600, 1, 128), _share_count(129, 2, 128)
-    (10, 1, 1)
-    """
-    if threads == 1:
-        return 1
-    most = count // share
-    return next((shares for shares in range(most - most % threads, 0, -threads) if count % shares == 0), 1)

@@ -1,8 +1,9 @@
 r"""The pooling of the head, all levels at once: the fast twin of :func:`fourierscale.functional.level_pool`.
 
 Every level is sampled on the same grid, ``cells`` windows of ``window`` samples per axis, and each window gives one
-number. For the maximum, the place of each window's largest sample is kept, so that the backward pass needs no
-samples: the gradient of a coefficient is a sum over the windows,
+number. As the grid is the same, the samples of a level are those of the level before it plus what its rim adds: a few
+products of little depth. For the maximum, the place of each window's largest sample is kept, so that the backward pass
+needs no samples: the gradient of a coefficient is a sum over the windows,
 
 .. math:: \frac{\partial}{\partial C[i, j]} = \sum_{w} g_w \, b_i(s_w) \, b_j(t_w)
 
@@ -11,16 +12,18 @@ one small product per channel for all levels and windows together.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Boundary, Box, grids
-from fourierscale.functional.constants import constant
+from fourierscale.functional.bands import Boundary, Box
+from fourierscale.functional.constants import constant, forgotten_with_constants
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.nested import along, pieces, shares, workspace
+from fourierscale.kernels.nested import rim
+from fourierscale.kernels.products import Block, chain, contiguous, pieces, share_count, shares, workspace
 
 
 def pool_forward(
@@ -45,13 +48,14 @@ def pool_forward(
     places = torch.empty(shape, dtype=torch.int64, device=x.device)
     corner = torch.arange(0, n, window, device=x.device)
     for part in pieces(flat, n * n):
-        spaces = workspace(flat, part, n * max(n, flat.shape[1]), 2)
-        coeffs = shares(flat, part)
-        for i, box in enumerate(boxes):
-            rows, columns = grids(box)
-            first, second = (synthesis_matrix(n, k, boundary, x.dtype, x.device) for k in box)
-            z = along(second, along(first, coeffs[:, :rows, :columns], 0, spaces[0]), 1, spaces[1])  # (S, n, n, q)
-            z = z.view(-1, cells, window, cells, window, z.shape[-1])
+        samples, space = workspace(flat, part, max(n, flat.shape[0]) * max(n, flat.shape[1]), 2)
+        count = share_count(part.stop - part.start, n * n, x.device)
+        coeffs = shares(flat, part, count)
+        z = contiguous(samples, (count, cells, window, cells, window, coeffs.shape[-1]))
+        rims = _rims(tuple(boxes), n, boundary, x.dtype, x.device, count, coeffs.shape[-1])
+        for i, blocks in enumerate(rims):
+            for block in blocks:
+                block.write(coeffs[block.place], space, samples)
             if kind == "average":
                 pooled[part, i] = _joined(z.mean((2, 4)))
                 continue
@@ -68,6 +72,37 @@ def pool_forward(
             places[part, i] = _joined(place)
     output = pooled.reshape(batch, channels, len(boxes), -1).transpose(1, 2).reshape(batch, len(boxes), -1)
     return output, places.flatten(1)
+
+
+@forgotten_with_constants
+@functools.lru_cache(256)
+def _rims(
+    boxes: tuple[Box, ...],
+    n: int,
+    boundary: Boundary,
+    dtype: torch.dtype,
+    device: torch.device,
+    count: int,
+    columns: int,
+) -> tuple[tuple[Block, ...], ...]:
+    """What each level adds to the samples of the level before it; all of it where it does not hold that level."""
+    levels = []
+    inside: Box | None = None
+    for box in boxes:
+        if inside is not None and any(a > b for a, b in zip(inside, box, strict=True)):
+            inside = None
+        blocks: list[Block] = []
+        for span in rim(box, inside):
+            shape = (count, *(last - first for first, last in span), columns)
+            factors = [
+                (axis, synthesis_matrix(n, box[axis], boundary, dtype, device)[:, slice(*span[axis])])
+                for axis in sorted(range(2), key=lambda axis: -shape[axis + 1])
+            ]
+            place = (slice(None), *(slice(*ends) for ends in span))
+            blocks.append(Block(place, shape, chain(factors, shape)[0], inside is not None or bool(blocks)))
+        levels.append(tuple(blocks))
+        inside = box
+    return tuple(levels)
 
 
 def _joined(x: Tensor) -> Tensor:
