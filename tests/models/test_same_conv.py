@@ -47,6 +47,25 @@ def test_small_work_strides_gaps_and_small_kernels_stay_convolutions(monkeypatch
         assert torch.equal(y, torch.conv2d(x, kernels, None, stride, size // 2 * dilation, dilation))
 
 
+def test_a_traced_graph_and_shapes_alone_stay_convolutions(monkeypatch):
+    monkeypatch.setattr(same_conv, "_by_spectrum", lambda *_: pytest.fail("a spectrum"))
+    kernels = torch.rand(3, 2, 15, 15)
+    assert same_conv2d(torch.empty(400, 2, 8, 8, device="meta"), kernels.to("meta")).shape == (400, 3, 8, 8)
+    seen = torch.export.export(
+        _Conv(kernels), (torch.rand(400, 2, 8, 8),), dynamic_shapes=({0: torch.export.Dim("b")},)
+    )
+    assert seen.module()(torch.rand(3, 2, 8, 8)).shape == (3, 3, 8, 8)
+
+
+class _Conv(torch.nn.Module):
+    def __init__(self, kernels):
+        super().__init__()
+        self.kernels = torch.nn.Parameter(kernels)
+
+    def forward(self, x):
+        return same_conv2d(x, self.kernels)
+
+
 def test_under_autocast_the_spectrum_is_single_precision_and_the_result_is_not():
     x, kernels = torch.rand(400, 2, 6, 6), torch.randn(3, 2, 9, 9)
     with torch.autocast("cpu", torch.bfloat16):

@@ -47,10 +47,14 @@ def same_conv2d(x: Tensor, kernels: Tensor, stride: int = 1, dilation: int = 1) 
 def spectrum_pays(x: Tensor, kernels: Tensor) -> bool:
     """Whether there are images enough for the spectra of the kernels, and several channels to mix.
 
+    Not where a graph is traced, for it shall serve any number of images, nor on devices without transforms.
+
     >>> taps = torch.empty(63, 32, 15, 15)
     >>> spectrum_pays(torch.empty(128, 32, 14, 14), taps), spectrum_pays(torch.empty(2, 32, 14, 14), taps)
     (True, False)
     """
+    if torch.compiler.is_compiling() or x.device.type not in ("cpu", "cuda"):
+        return False
     (images, _, *sides), (_, channels, *taps) = x.shape, kernels.shape
     work = images * math.prod(taps) * math.prod(sides)
     return channels > 1 and taps[0] >= 9 and work >= PRODUCTS * math.prod(_grid(x, kernels))

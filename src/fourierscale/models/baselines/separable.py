@@ -62,7 +62,8 @@ def separable_conv2d(x: Tensor, weight: Tensor, rows: Tensor, columns: Tensor, s
     True
     """
     kind = x.device.type
-    if torch.is_autocast_enabled(kind):  # before anything is repeated, which would be copied on the way
+    # before anything is repeated, which would be copied on the way
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         x, weight, rows, columns = (t.to(torch.get_autocast_dtype(kind)) for t in (x, weight, rows, columns))
     images, channels, height, width = x.shape
     down, across = filter_matrices(rows, height, stride), filter_matrices(columns, width, stride)
