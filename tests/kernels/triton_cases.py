@@ -30,22 +30,22 @@ def main(device):
     torch.manual_seed(0)
     for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
-        ((13, 13), range(4, 16), "common", "relu", True),
+        ((13, 13), range(4, 16, 2), "common", "relu", True),
         ((27, 27), [8, 13, 28], "level", "gelu", True),
-        ((27, 27), [8, 13, 28], "common", "gelu", True),
+        ((17, 17), [8, 13, 18], "common", "gelu", True),
         ((9, 13), [4, 8, 16], "level", "tanh", False),
         ((9, 13), [4, 8, 16], "common", "leaky_relu", False),
         ((21, 27), [8, 18, 28], "level", "silu", True),
         ((31, 31), [32], "common", "silu", True),
-        ((29, 29), [20, 30], "common", "relu", True, "max"),
-        ((31, 27), [16, 24, 32], "common", "tanh", False, "average"),
-        ((35, 35), [24, 36], "common", "relu", True),
-        ((69, 67), [48, 70], "common", "gelu", True, "max"),
+        ((19, 19), [12, 20], "common", "relu", True, "max"),
+        ((15, 13), [8, 12, 16], "common", "tanh", False, "average"),
+        ((33, 39), [24, 40], "common", "relu", True),  # several blocks of samples from here on
+        ((65, 27), [28, 66], "common", "gelu", True, "max"),
     ):
         levels, pool = Levels(resolutions), 1 + len(pooling_kind)
         plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
         options = nested.Options(activation, norm, 1e-5, pool, *pooling_kind or ["max"])
-        channels = 3 if size[0] < 64 else 1
+        channels = 1 if max(size) > 32 else 2 if grid == "common" else 3
         x, gradient = draw(*size, 1, channels), draw(*grids(plan[-1].writes), 1, channels)
         affine = [draw(len(levels), channels), draw(len(levels), channels)] if norm else [None, None]
         exact = [None if t is None else t.double() for t in affine]
