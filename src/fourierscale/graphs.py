@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+
+Output: TypeAlias = Tensor | tuple[Tensor, ...]
 
 
 class GraphedTraining:
     """A model's training pass, captured for each image size.
 
     Full batches are captured when their size first comes; ragged last batches run as they are. All graphs share one
-    pool of memory: a step uses one of them, from its forward to its backward pass.
+    pool of memory: a step uses one of them, from its forward to its backward pass. Two passes in one step
+    need two of these.
 
     Args:
-        model: On a CUDA device, in training mode whenever this is called.
+        model: On a CUDA device, in training mode whenever this is called; gives a tensor or a tuple of them.
         batch_size: Images in a full batch.
     """
 
@@ -25,11 +28,10 @@ class GraphedTraining:
         self._graphs: dict[tuple[int, ...], _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Any:
         """What ``model(x)`` gives, with its gradient."""
         if len(x) != self.batch_size:
-            y: Tensor = self.model(x)
-            return y
+            return self.model(x)
         shape = tuple(x.shape)
         if shape not in self._graphs:
             # capturing draws numbers and moves the averages of batch norms: a replayed step must not know
@@ -39,8 +41,8 @@ class GraphedTraining:
             for buffer, before in zip(self.model.buffers(), buffers, strict=True):
                 buffer.copy_(before)
         graph = self._graphs[shape]
-        replayed: Tensor = _Replay.apply(graph, x, *graph.parameters)  # type: ignore[no-untyped-call]
-        return replayed
+        replayed = _Replay.apply(graph, x, *graph.parameters)  # type: ignore[no-untyped-call]
+        return replayed[0] if graph.single else replayed
 
 
 class _Graph:
@@ -53,43 +55,45 @@ class _Graph:
         leaves = {name: p.detach().requires_grad_() for name, p in named.items()}
         self.input = x.detach().clone()
 
-        def forward() -> Tensor:
-            y: Tensor = torch.func.functional_call(model, leaves, (self.input,))
-            return y
+        def forward() -> tuple[Tensor, ...]:
+            y: Output = torch.func.functional_call(model, leaves, (self.input,))
+            self.single = isinstance(y, Tensor)
+            return (y,) if isinstance(y, Tensor) else tuple(y)
 
-        def backward(y: Tensor, gradient: Tensor) -> tuple[Tensor | None, ...]:
-            return torch.autograd.grad(y, list(leaves.values()), gradient, allow_unused=True)
+        def backward(y: tuple[Tensor, ...], gradients: list[Tensor]) -> tuple[Tensor | None, ...]:
+            return torch.autograd.grad(y, list(leaves.values()), gradients, allow_unused=True)
 
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(2):  # libraries set themselves up on first use, which cannot be captured
                 y = forward()
-                backward(y, torch.ones_like(y))
+                backward(y, [torch.ones_like(part) for part in y])
         torch.cuda.current_stream().wait_stream(stream)
         del y
         self.forward, self.backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.forward, pool=pool):
-            self.output = forward()
-        self.output_gradient = torch.empty_like(self.output)
+            outputs = forward()
+        self.output_gradients = [torch.empty_like(part) for part in outputs]
         with torch.cuda.graph(self.backward, pool=pool):
-            self.gradients = backward(self.output, self.output_gradient)
-        self.output = self.output.detach()
+            self.gradients = backward(outputs, self.output_gradients)
+        self.outputs = [part.detach() for part in outputs]
 
 
 class _Replay(torch.autograd.Function):
     """A captured pass as one step of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, graph: _Graph, x: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, graph: _Graph, x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         graph.input.copy_(x)
         graph.forward.replay()
         ctx.graph = graph
-        return graph.output.clone()
+        return tuple(part.clone() for part in graph.outputs)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Any:
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
         graph = ctx.graph
-        graph.output_gradient.copy_(gradient)
+        for own, given in zip(graph.output_gradients, gradients, strict=True):
+            own.copy_(given)
         graph.backward.replay()
         return None, None, *(None if g is None else g.clone() for g in graph.gradients)

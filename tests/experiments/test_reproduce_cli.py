@@ -78,6 +78,13 @@ def test_runs_end_in_results_and_status_and_a_failure_in_one_line(
     assert "1 of 1 runs finished (1 of them before)" in capsys.readouterr().out
 
 
+def test_a_group_stands_for_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "run", "mnist", "mnist-all", "--rows", "ours-best", "--seeds", "0", "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(set(lines)) == 7  # all, missing, gaussian, bicubic and three sizes; the ablation is of all
+    assert all("--config mnist-best" in line for line in lines)
+
+
 def test_a_dry_run_prints_commands_and_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "mnist-consistency",

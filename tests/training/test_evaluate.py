@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from typing import Any
 
 import numpy as np
 import pytest
@@ -99,6 +100,21 @@ def test_levels_that_do_not_agree_with_real_passes_are_not_believed() -> None:
     assert got["level_difference"] > 1e-3
     assert not got["levels_from_one_pass"]
     assert got["scale_con"] == pytest.approx(slow(model, None, (8, 10, 12))[1])
+
+
+def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
+    model, splits = Plain(), small_splits()
+
+    def measured(consistency: int) -> dict[str, Any]:
+        return evaluate(model, splits, fit="zero", fit_size=12, sample=20, consistency=consistency)
+
+    whole, some = measured(0), measured(20)
+    assert whole["scale_con_images"] + whole["scale_con_left_out"] == whole["images"] > 20
+    assert some["scale_con_images"] + some["scale_con_left_out"] == 20
+    changed = {name for name in whole if some[name] != whole[name]}
+    assert "scale_con_images" in changed
+    assert all(name == "seconds" or name.startswith("scale_con") for name in changed)
+    assert measured(20)["scale_con"] == some["scale_con"]
 
 
 def test_a_limit_draws_the_same_images_again() -> None:

@@ -63,7 +63,7 @@ def list_tables(
 
 @app.command()
 def run(
-    tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Names of tables, or 'all'.")],
+    tables: Annotated[list[str], typer.Argument(metavar="TABLE...", help="Names of tables, 'mnist' or 'all'.")],
     rows: Rows = None,
     seeds: Seeds = None,
     jobs: Annotated[int, typer.Option(min=1, help="How many trainings at a time.")] = 1,
@@ -98,7 +98,9 @@ def run(
 
 @app.command()
 def status(
-    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables; all if none.")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables or 'mnist'; all if none.")
+    ] = None,
     seeds: Seeds = None,
     out: Out = OUT,
     results: ResultsFolder = RESULTS,
@@ -152,10 +154,10 @@ def _grid(first: str, *others: str, title: str | None = None) -> Grid:
 
 def _wanted(names: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[Table, tuple[Row, ...]]]:
     from fourierscale.data.errors import nearest
-    from fourierscale.experiments.tables import TABLES, find_rows, find_table
+    from fourierscale.experiments.tables import find_rows, find_tables
     from fourierscale.training.errors import ConfigError
 
-    tables = list(TABLES.values()) if "all" in names else [find_table(name) for name in names]
+    tables = find_tables(names)
     if len(tables) == 1:
         return [(tables[0], find_rows(tables[0], rows))]
     # of several tables each has its own rows: a key must belong to one of them at least

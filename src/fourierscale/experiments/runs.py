@@ -30,7 +30,8 @@ INCIDENTAL = frozenset(
         *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
         *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
-        "eval.sample",  # how exactly Equi-Err is known: a result says over how many pairs it was measured
+        # how exactly Equi-Err and Scale-Con are known: a result says over how many pairs and images
+        *("eval.sample", "eval.consistency"),
     }
 )
 

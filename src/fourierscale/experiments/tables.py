@@ -13,7 +13,7 @@ from fourierscale.data.errors import nearest
 from fourierscale.experiments.paper import OURS, PAPER, PaperTable
 from fourierscale.training.errors import ConfigError
 
-__all__ = ["TABLES", "Column", "Row", "Table", "find_rows", "find_table"]
+__all__ = ["TABLES", "Column", "Row", "Table", "find_rows", "find_table", "find_tables"]
 
 SEEDS = (0, 1, 2)
 TITLES = {"accuracy": "Acc", "scale_con": "Scale-Con", "equi_err": "Equi-Err"}
@@ -328,6 +328,23 @@ TABLES: dict[str, Table] = {
 }
 
 
+GROUPS: dict[str, tuple[Table, ...]] = {
+    "all": tuple(TABLES.values()),
+    "mnist": tuple(table for name, table in TABLES.items() if name.startswith("mnist-")),
+}
+"""Names that stand for several tables."""
+
+
+def find_tables(names: Sequence[str]) -> list[Table]:
+    """The tables that names of tables or of groups stand for, each once.
+
+    >>> [table.name for table in find_tables(["mnist-missing", "mnist"])][:3]
+    ['mnist-missing', 'mnist-all', 'mnist-efficiency']
+    """
+    found = [table for name in names for table in GROUPS.get(name) or (find_table(name),)]
+    return list({table.name: table for table in found}.values())
+
+
 def find_table(name: str) -> Table:
     """The table of this name.
 
@@ -338,7 +355,7 @@ def find_table(name: str) -> Table:
     'ours, best recipe'
     """
     if name not in TABLES:
-        raise ConfigError(f"no table {name!r}: {nearest(name, TABLES)}")
+        raise ConfigError(f"no table {name!r}: {nearest(name, [*TABLES, *GROUPS])}")
     return TABLES[name]
 
 

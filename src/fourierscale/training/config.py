@@ -98,12 +98,29 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class LossConfig:
-    """What is minimised; see ``scale_loss``."""
+    """What is minimised; see ``scale_loss`` and, for the last two, ``fourierscale.training.real``.
+
+    Attributes:
+        hinge: Penalty on levels that do worse than coarser ones.
+        weight: Its weight.
+        margin: By how much a level has to be ahead.
+        levels: Whether the levels' cross entropies are summed or averaged.
+        real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
+            between the two passes: for downscaling that is not ideal, where levels are not what downscaled images give.
+        features: Weight of the equivariance error between the features of the two passes.
+    """
 
     hinge: Hinge = "none"
     weight: float = 0.1
     margin: float = 0.5
     levels: LevelSum = "sum"
+    real: float = 0.0
+    features: float = 0.0
+
+    @property
+    def two_passes(self) -> bool:
+        """Whether batches are also passed downscaled."""
+        return self.real > 0 or self.features > 0
 
 
 @dataclass(frozen=True)
@@ -182,11 +199,13 @@ class EvalConfig:
     Attributes:
         limit: At most so many test images, drawn by the seed; 0 means all.
         sample: Images whose real downscaled passes give Equi-Err and check the levels.
+        consistency: At most so many images for Scale-Con where it takes real passes; 0 means all.
         batch_size: Images in a batch.
     """
 
     limit: int = 0
     sample: int = 256
+    consistency: int = 0
     batch_size: int = 256
 
 
@@ -313,6 +332,8 @@ def _check(config: Config) -> None:
         ("data.seed", data.seed, data.seed >= 0, "0 or more"),
         ("loss.weight", config.loss.weight, 0 <= config.loss.weight < math.inf, "0 or more"),
         ("loss.margin", config.loss.margin, 0 <= config.loss.margin < math.inf, "0 or more"),
+        ("loss.real", config.loss.real, 0 <= config.loss.real < math.inf, "0 (no second pass) or more"),
+        ("loss.features", config.loss.features, 0 <= config.loss.features < math.inf, "0 or more"),
         ("optim.lr", optim.lr, 0 < optim.lr < math.inf, "above 0"),
         ("optim.betas", optim.betas, all(0 <= beta < 1 for beta in optim.betas), "two numbers from 0 to below 1"),
         ("optim.weight_decay", optim.weight_decay, 0 <= optim.weight_decay < math.inf, "0 or more"),
@@ -327,6 +348,7 @@ def _check(config: Config) -> None:
         ("train.validate_every", train.validate_every, train.validate_every >= 1, "1 or more"),
         ("eval.limit", evaluation.limit, evaluation.limit >= 0, "0 (all) or more"),
         ("eval.sample", evaluation.sample, evaluation.sample >= 1, "1 or more"),
+        ("eval.consistency", evaluation.consistency, evaluation.consistency >= 0, "0 (all) or more"),
         ("eval.batch_size", evaluation.batch_size, evaluation.batch_size >= 1, "1 or more"),
     ):
         if not fine:

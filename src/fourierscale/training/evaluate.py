@@ -53,6 +53,7 @@ def evaluate(
     batch_size: int = 256,
     limit: int = 0,
     sample: int = 256,
+    consistency: int = 0,
     seed: int = 0,
     device: torch.device | str | None = None,
     workers: int = 0,
@@ -76,6 +77,7 @@ def evaluate(
         batch_size: Images in a batch.
         limit: At most so many images, drawn by the seed; 0 means all.
         sample: Images whose real downscaled passes give Equi-Err and the check of levels.
+        consistency: At most so many images for Scale-Con where it takes real passes; 0 means all.
         seed: Draws the sample.
         device: Where to compute; where the model is if not given.
         workers: Processes that decode streamed images.
@@ -97,8 +99,10 @@ def evaluate(
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
         validation = _Runner(model, _unfitted(splits.val, where), splits.protocol, fit, fit_size, where, workers)
         temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
+        one_pass = checked["levels_from_one_pass"]
+        followed = chosen if one_pass else chosen[_draw(len(chosen), consistency, seed + 2)]
         measures = run.measure(
-            equivariance, chosen, batch_size, checked["levels_from_one_pass"], temperature, splits.classes, report
+            equivariance, chosen, followed, batch_size, one_pass, temperature, splits.classes, report
         )
     model.train(was_training)
     return {
@@ -223,13 +227,14 @@ class _Runner:
         self,
         equivariance: Sequence[int],
         chosen: np.ndarray[Any, Any],
+        followed: np.ndarray[Any, Any],
         batch_size: int,
         one_pass: bool,
         temperature: float,
         classes: Sequence[str],
         report: Report | None = None,
     ) -> dict[str, Any]:
-        """Everything that needs all the images."""
+        """Everything that needs all the chosen images; only some of them may be followed to lower resolutions."""
         resolutions = self.dataset.resolutions
         levels = sorted({level for resolution in resolutions for level in self.levels(resolution)})
         accuracy, consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
@@ -249,9 +254,14 @@ class _Runner:
             calibration.update(logits, batch.labels, names)
             for column, name in enumerate(names):
                 level_accuracy.update(logits[:, column], batch.labels, name)
-            confusion.update(logits[:, -1].argmax(-1).clamp(max=len(classes)), batch.labels)
-            consistency.update(*self._all_losses(batch, losses, equivariance, one_pass))
             done += len(batch.labels)
+            confusion.update(logits[:, -1].argmax(-1).clamp(max=len(classes)), batch.labels)
+            if len(followed) < len(chosen):
+                here = torch.from_numpy(np.isin(batch.indices.cpu().numpy(), followed)).to(self.device)
+                batch = batch._replace(images=batch.images[here], labels=batch.labels[here])
+                losses = losses[here]
+            if len(losses):
+                consistency.update(*self._all_losses(batch, losses, equivariance, one_pass))
             if report is not None:
                 report("measuring", done * _processes()[1] / len(chosen))
         right, con, calibrated = accuracy.compute(), consistency.compute(), calibration.compute()

@@ -26,6 +26,7 @@ from torch import nn
 from fourierscale.data import ScaledSplits
 from fourierscale.data.protocols import Protocol
 from fourierscale.data.sources import Report
+from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
@@ -89,6 +90,11 @@ def fit(
     with _quiet(), _products(config.train.matmul):
         pl.seed_everything(config.train.seed, verbose=False)
         model = _create(config)
+        if config.loss.two_passes and not isinstance(model, ScaleClassifier):
+            raise ConfigError(
+                f"loss.real and loss.features need a classifier with levels, and {config.model.name} has none: "
+                "set both to 0"
+            )
         if config.train.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         trainer = _trainer(config, root)
@@ -97,7 +103,7 @@ def fit(
             config,
             batch_count(splits.train, config.data.batch_size, trainer.world_size, config.data.mixed),
             splits.val.resolutions,
-            splits.protocol.equivariance,
+            splits.protocol,
         )
         module.total_batches = batch_count(splits.val, config.eval.batch_size)
         if config.train.compile:
@@ -132,6 +138,7 @@ def fit(
         batch_size=config.eval.batch_size,
         limit=config.eval.limit,
         sample=config.eval.sample,
+        consistency=config.eval.consistency,
         device=device,
         workers=config.data.workers,
     )

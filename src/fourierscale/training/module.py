@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fourierscale.data import Batch
+from fourierscale.data.protocols import Protocol
+from fourierscale.functional import downscale
 from fourierscale.graphs import GraphedTraining
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.metrics.mean import BatchMean
@@ -18,10 +20,11 @@ from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
 from fourierscale.training.optim import lr_factor, make_optimizer
+from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty
 
 __all__ = ["ScaleModule"]
 
-DROPOUT = 2  # which of the seed's streams; the data module's streams have other lengths
+DROPOUT, LOWER = 2, 3  # which of the seed's streams; the data module's streams have other lengths
 
 
 class ScaleModule(pl.LightningModule):
@@ -36,7 +39,7 @@ class ScaleModule(pl.LightningModule):
         config: Loss, optimizer, schedule, seed.
         steps_per_epoch: Batches of this process in an epoch.
         resolutions: Resolutions of the validation images.
-        equivariance: The set R.
+        protocol: Names the set R, and how images are downscaled.
     """
 
     def __init__(
@@ -45,13 +48,14 @@ class ScaleModule(pl.LightningModule):
         config: Config,
         steps_per_epoch: int,
         resolutions: tuple[int, ...],
-        equivariance: tuple[int, ...],
+        protocol: Protocol,
     ) -> None:
         super().__init__()
         self.model = model
         self.config = config
         self.steps_per_epoch = steps_per_epoch
-        self.equivariance = equivariance
+        self.equivariance = protocol.equivariance
+        self.downscaling = protocol.kind, protocol.boundary
         decay = config.optim.ema_decay
         self.average: AveragedModel | None = None
         if decay > 0:
@@ -63,7 +67,7 @@ class ScaleModule(pl.LightningModule):
         self.total_batches: int | None = None  # of the validation set, in all processes
         self._bad: Tensor | None = None
         self._columns: dict[int, list[int]] = {}
-        self._graphs: GraphedTraining | None = None
+        self._graphs: dict[str, GraphedTraining] = {}
 
     @property
     def final(self) -> nn.Module:
@@ -85,29 +89,51 @@ class ScaleModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed what the step draws: between steps the loader may draw too, and not in a resumed run."""
-        words = (self.config.train.seed, self.current_epoch, batch_idx, self.global_rank, DROPOUT)
-        torch.manual_seed(int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 1)
+        seed = np.random.SeedSequence((*self._words(batch_idx), DROPOUT)).generate_state(1, np.uint64)[0]
+        torch.manual_seed(int(seed) >> 1)
+
+    def _words(self, batch_idx: int) -> tuple[int, ...]:
+        """What all that is drawn in a step depends on."""
+        return self.config.train.seed, self.current_epoch, batch_idx, self.global_rank
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch."""
-        loss_of = self.config.loss
-        logits = self._forward(batch.images).float()
-        loss = scale_loss(logits, batch.labels, loss_of.hinge, loss_of.weight, loss_of.margin, loss_of.levels)
+        if self.config.loss.two_passes:
+            loss = self._two_passes(batch, batch_idx)
+        else:
+            loss = self._loss(self._forward(batch.images), batch.labels)
         self._watch(loss.detach(), batch_idx, batch.resolution)
         self.train_loss.update(loss.detach(), len(batch.labels))
         self.log("loss", loss.detach(), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
-    def _forward(self, x: Tensor) -> Tensor:
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        of = self.config.loss
+        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels)
+
+    def _two_passes(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The mean loss of the images and of the images downscaled to a resolution that is drawn, and a penalty."""
+        own = self._forward(batch.images)
+        resolution = draw_below((*self._words(batch_idx), LOWER), batch.resolution, self.equivariance)
+        if resolution is None:
+            return self._loss(own[0], batch.labels)
+        kind, boundary = self.downscaling
+        self.on_train_batch_start(batch, batch_idx)  # the same dropout in both passes
+        small = self._forward(downscale(batch.images, resolution, kind, boundary=boundary), "small")
+        of = self.config.loss
+        both = (self._loss(own[0], batch.labels) + self._loss(small[0], batch.labels)) / 2
+        return both + two_pass_penalty(own, small, batch.labels, of.real, of.features, of.margin)
+
+    def _forward(self, x: Tensor, which: str = "own") -> Any:
         """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
         train = self.config.train
         graphs = train.cuda_graphs and not train.compile and train.precision == "32" and self.trainer.world_size == 1
+        model = WithFeatures(self.model) if self.config.loss.two_passes else self.model
         if not (graphs and x.is_cuda):
-            y: Tensor = self.model(x)
-            return y
-        if self._graphs is None:
-            self._graphs = GraphedTraining(self.model, self.config.data.batch_size)
-        return self._graphs(x)
+            return model(x)
+        if which not in self._graphs:
+            self._graphs[which] = GraphedTraining(model.train(), self.config.data.batch_size)
+        return self._graphs[which](x)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
         """Follow the weights with their average."""

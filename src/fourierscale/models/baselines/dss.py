@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.models.baselines.scale_space import GaussianLift
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
@@ -96,14 +97,7 @@ class DilatedScaleConv2d(nn.Module):
         weight = self.weight.flatten(1, 2)
         # One convolution per scale: in one for all, nearly every tap of the widest kernels would be a zero.
         outputs = [
-            nn.functional.conv2d(
-                x[:, :, s : s + self.extent].flatten(1, 2),
-                weight,
-                None,
-                self.stride,
-                padding=2**s * (self.kernel_size // 2),
-                dilation=2**s,
-            )
+            same_conv2d(x[:, :, s : s + self.extent].flatten(1, 2), weight, self.stride, dilation=2**s)
             for s in range(self.scales)
         ]
         return torch.stack(outputs, 2)

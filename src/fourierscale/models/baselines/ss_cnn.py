@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.models.registry import ModelInfo, register
 
 ANGLES = 9
@@ -97,7 +98,7 @@ class SteerableConv2d(nn.Module):
         super().__init__()
         if not sizes or list(sizes) != sorted(sizes) or any(n % 2 == 0 or n < 3 for n in sizes):
             raise ValueError(f"sizes must be odd, from 3 on, in ascending order, got {sizes}")
-        self.sizes, self.stride, self.largest = tuple(sizes), stride, sizes[-1]
+        self.sizes, self.stride = tuple(sizes), stride
         self.weight = nn.Parameter(torch.empty(2, out_channels, in_channels, len(orders), ANGLES))
         bound = math.sqrt(2 / (ANGLES * in_channels * out_channels))
         nn.init.uniform_(self.weight, -bound, bound)
@@ -123,7 +124,7 @@ class SteerableConv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``(B, C, H, W)`` in, ``(B, C', H / stride, W / stride)`` out."""
         filters = self.filters().flatten(0, 1)
-        y = nn.functional.conv2d(x, filters.to(x.dtype), None, self.stride, self.largest // 2)
+        y = same_conv2d(x, filters.to(x.dtype), self.stride)
         return torch.unflatten(y, 1, (len(self.sizes), -1)).amax(1)
 
     def extra_repr(self) -> str:

@@ -7,12 +7,15 @@ weights make the kernel at every scale. Features have a scale axis, ``(B, C, S, 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place, max_over_scales
+from fourierscale.models.baselines.same_conv import same_conv2d
+from fourierscale.models.baselines.separable import lines_of, separable_conv2d
 from fourierscale.nn.checks import positive
 
 __all__ = ["LiftingConv2d", "MaxOverScales", "ScaleConv2d", "pointwise_scale_conv", "residual_init"]
@@ -36,7 +39,6 @@ class _BasisConv2d(nn.Module):
         self.stride = positive(stride, "stride")
         self.extent = positive(extent, "extent")
         self.scales = basis.shape[1]
-        self.padding = basis.shape[2] // 2
         add_fixed(self, "basis", basis)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, extent, basis.shape[0]))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
@@ -85,7 +87,7 @@ class LiftingConv2d(_BasisConv2d):
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to features ``(B, C', S, H, W)``."""
         kernels = self.kernels()[:, :, 0].transpose(1, 2).flatten(0, 1)  # (C' S, C, size, size)
-        y = nn.functional.conv2d(x, kernels, None, self.stride, self.padding)
+        y = same_conv2d(x, kernels, self.stride)
         return torch.unflatten(y, 1, (self.out_channels, self.scales)) + self._bias()
 
 
@@ -94,7 +96,8 @@ class ScaleConv2d(_BasisConv2d):
 
     .. math:: y[c', s] = \sum_c \sum_{e < E} \Big(\sum_i w_{c' c e i} \, \psi_{i s}\Big) * x[c, s + e]
 
-    with zeros beyond the largest scale. It is one convolution, grouped over scales. Padding and initial weights are
+    with zeros beyond the largest scale. Each scale is a convolution, computed line by line where the basis is one of
+    products of lines with fewer functions than half of the taps. Padding and initial weights are
     those of :class:`LiftingConv2d`.
 
     Args:
@@ -111,6 +114,9 @@ class ScaleConv2d(_BasisConv2d):
     torch.Size([2, 5, 3, 12, 12])
     """
 
+    rows: Tensor | None
+    columns: Tensor | None
+
     def __init__(
         self,
         in_channels: int,
@@ -121,6 +127,12 @@ class ScaleConv2d(_BasisConv2d):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, basis, stride, bias, extent)
+        lines = lines_of(basis.double()) if basis[0, 0].numel() > 2 * len(basis) else None
+        for name, line in zip(("rows", "columns"), lines or (None, None), strict=True):
+            if line is None:
+                self.register_buffer(name, None)
+            else:
+                add_fixed(self, name, line)
 
     def forward(self, x: Tensor) -> Tensor:
         """Features ``(B, C, S, H, W)`` to ``(B, C', S, H, W)``."""
@@ -129,11 +141,19 @@ class ScaleConv2d(_BasisConv2d):
                 f"expected features of shape (batch, {self.in_channels}, {self.scales}, height, width), "
                 f"got {tuple(x.shape)}"
             )
-        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1)).unfold(2, self.extent, 1)  # (B, C, S, H, W, E)
-        stacked = seen.permute(0, 2, 1, 5, 3, 4).flatten(1, 3)  # (B, S C E, H, W)
-        kernels = self.kernels().permute(3, 0, 1, 2, 4, 5).flatten(2, 3).flatten(0, 1)  # (S C', C E, size, size)
-        y = nn.functional.conv2d(stacked, kernels, None, self.stride, self.padding, groups=self.scales)
-        return torch.unflatten(y, 1, (self.scales, self.out_channels)).transpose(1, 2) + self._bias()
+        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1))
+        conv = self._convolutions()
+        outputs = [conv(seen[:, :, s : s + self.extent].flatten(1, 2), s) for s in range(self.scales)]
+        return torch.stack(outputs, 2) + self._bias()
+
+    def _convolutions(self) -> Callable[[Tensor, int], Tensor]:
+        """What maps ``(B, C E, H, W)`` at a scale to ``(B, C', H, W)``."""
+        if self.rows is not None and self.columns is not None:
+            rows, columns, side = self.rows, self.columns, self.rows.shape[1]
+            weight = torch.unflatten(self.weight.flatten(1, 2), -1, (side, side))
+            return lambda x, s: separable_conv2d(x, weight, rows[s], columns[s], self.stride)
+        kernels = self.kernels().flatten(1, 2)  # (C', C E, S, size, size)
+        return lambda x, s: same_conv2d(x, kernels[:, :, s], self.stride)
 
 
 class MaxOverScales(nn.Module):
