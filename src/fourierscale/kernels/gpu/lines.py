@@ -1,6 +1,6 @@
 """Between coefficients and edges, in front of the sweeps and behind them: a row or a column of many tiles per program.
 
-Edges ``(tiles, side lines, side)`` are described in :mod:`fourierscale.kernels.gpu.blocks`. ``WIDTH`` is a power of two
+Edges ``(tiles, side lines, side)`` are described in :mod:`.sweeps` and :mod:`.blocks`. ``WIDTH`` is a power of two
 that holds a line, ``SUMMANDS`` a multiple of ``DEPTH``, of which so many are in work at a time.
 """
 
@@ -39,6 +39,7 @@ def prepare_kernel(
     factor,
     Q,
     NORM: tl.constexpr,
+    ENERGIES: tl.constexpr,
     PRECISION: tl.constexpr,
     SIDE: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -61,7 +62,7 @@ def prepare_kernel(
         x = x.to(tl.float32) * factor
         b = basis + (1 - kind) * (SIDE * SIDE) + (1 + k)[:, None] * SIDE + n[None, :]
         u += product(x, tl.load(b, mask=(k < reach)[:, None] & (n < SIDE)[None, :], other=0.0), PRECISION)
-        if NORM:
+        if ENERGIES:
             energy += tl.sum(x * x, 1)
     tile = q - start
     to = edges + kind * gap + tile[:, None] * (SIDE * SIDE) + own * SIDE + n[None, :]
@@ -69,7 +70,7 @@ def prepare_kernel(
     tl.store(to + SIDE, u, mask=here & (reach > 0))
     if own == 0:
         tl.store(to, tl.zeros((TILES, WIDTH), tl.float32), mask=here)
-    if NORM:
+    if ENERGIES:
         tl.store(energies + kind * energy_gap + tile * SIDE + own, energy, mask=q < stop)
 
 
@@ -119,10 +120,10 @@ def finish_kernel(
     samples_down,
     samples_across,
     factor,
-    parts,
     levels,
     Q,
     NORM: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
     SIDE: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -146,12 +147,10 @@ def finish_kernel(
     places = tl.where(kind == 1, k * width + own, own * width + k)
     at = places[:, None] * Q + q[None, :]
     inside = (k < reach)[:, None] & (q < stop)[None, :]
-    if NORM:  # the gradient through the variance, of which each block of samples has a part; the mean has none
+    if NORM:  # the gradient through the variance, of which each block has a part; the mean has none
         change = tl.zeros((TILES,), tl.float32)
-        part = 0
-        while part < parts:
+        for part in tl.static_range(PARTS):
             change += tl.load(d_variance + (part * levels + level) * Q + q, mask=q < stop, other=0.0)
-            part += 1
         y += tl.load(x_ptr + at, mask=inside, other=0.0).to(tl.float32) * change[None, :]
         y = tl.where(places[:, None] > 0, y, 0.0)
     tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=inside)
