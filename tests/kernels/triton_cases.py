@@ -28,7 +28,7 @@ def main(device):
         return torch.randn(*shape, device=device)
 
     torch.manual_seed(0)
-    edges.PIECE = 3 * edges.BLOCK  # pieces of three small tiles or of a large one, the last ragged
+    edges.PIECE, edges.ALIGNED = 3 * edges.BLOCK, 1  # pieces of three small tiles or of a large one, the last ragged
     for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
         ((13, 13), range(4, 16, 3), "common", "relu", True),

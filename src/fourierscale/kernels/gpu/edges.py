@@ -23,6 +23,8 @@ BLOCK = 32
 """Samples per axis that a warp has in work at a time; sides are multiples of it."""
 PIECE = 3 * 2**15
 """Most lines of each kind in work at a time: enough tiles for all of a GPU, and edges that about fit into its cache."""
+ALIGNED = 64
+"""Pieces begin at multiples of so many tiles, so that loads are wide and no program of lines has less to do."""
 LINES = {
     32: {"TILES": 64, "num_warps": 2},
     64: {"TILES": 64, "num_warps": 4},
@@ -81,7 +83,7 @@ def make_frame(rows: list[int], boxes: tuple[Box, ...], grid: Box, side: int, de
 def pieces(x: Tensor, side: int, count: int) -> Iterator[tuple[Any, ...]]:
     """Tiles in pieces of about equal size, and ``count`` sets of edges for them."""
     tiles = x.shape[2] * x.shape[3]
-    step = even_step(tiles, PIECE // side)
+    step = min(tiles, ALIGNED * triton.cdiv(even_step(tiles, PIECE // side), ALIGNED))
     edges = torch.empty(count, 2, step, side, side, dtype=torch.float32, device=x.device)
     for start in range(0, tiles, step):
         yield range(start, min(start + step, tiles)), *edges

@@ -141,7 +141,7 @@ def finish_kernel(
         here = (q < stop)[None, :] & (n < samples)[:, None] & (reach > 0)
         g = edges + kind * gap + (q - start)[None, :] * (SIDE * SIDE) + (own + 1) * SIDE + n[:, None]
         b = basis + (1 - kind) * (SIDE * SIDE) + (1 + k)[:, None] * SIDE + n[None, :]
-        b = tl.load(b, mask=(k < reach)[:, None] & (n < samples)[None, :], other=0.0)
+        b = tl.load(b, mask=(k < reach)[:, None], other=0.0)
         y += product(b, tl.load(g, mask=here, other=0.0), PRECISION)
     y = y * factor
     places = tl.where(kind == 1, k * width + own, own * width + k)
