@@ -22,30 +22,31 @@ def check(name, values, references):
 
 
 def main(device):
-    from fourierscale.kernels.gpu import common_grid, level_grids
+    from fourierscale.kernels.gpu import common_grid, edges, head, level_grids
 
     def draw(*shape):
         return torch.randn(*shape, device=device)
 
     torch.manual_seed(0)
+    edges.PIECE, edges.ALIGNED = 3 * edges.BLOCK, 1  # pieces of three small tiles or of a large one, the last ragged
     for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
-        ((13, 13), range(4, 16), "common", "relu", True),
+        ((13, 13), range(4, 16, 3), "common", "relu", True),
         ((27, 27), [8, 13, 28], "level", "gelu", True),
-        ((27, 27), [8, 13, 28], "common", "gelu", True),
+        ((17, 17), [8, 13, 18], "common", "gelu", True),
         ((9, 13), [4, 8, 16], "level", "tanh", False),
         ((9, 13), [4, 8, 16], "common", "leaky_relu", False),
         ((21, 27), [8, 18, 28], "level", "silu", True),
-        ((31, 31), [32], "common", "silu", True),
-        ((29, 29), [20, 30], "common", "relu", True, "max"),
-        ((31, 27), [16, 24, 32], "common", "tanh", False, "average"),
-        ((35, 35), [24, 36], "common", "relu", True),
-        ((69, 67), [48, 70], "common", "gelu", True, "max"),
+        ((31, 9), [32], "common", "silu", True),
+        ((19, 19), [12, 20], "common", "relu", True, "max"),
+        ((15, 13), [8, 12, 16], "common", "tanh", False, "average"),
+        ((33, 35), [24, 36], "common", "relu", True),  # several blocks of samples from here on
+        ((13, 9), [(6, 6), (66, 34)], "common", "gelu", True, "max"),
     ):
         levels, pool = Levels(resolutions), 1 + len(pooling_kind)
         plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
         options = nested.Options(activation, norm, 1e-5, pool, *pooling_kind or ["max"])
-        channels = 3 if size[0] < 64 else 1
+        channels = {(13, 13): 5, (33, 35): 1}.get(size, 2)
         x, gradient = draw(*size, 1, channels), draw(*grids(plan[-1].writes), 1, channels)
         affine = [draw(len(levels), channels), draw(len(levels), channels)] if norm else [None, None]
         exact = [None if t is None else t.double() for t in affine]
@@ -56,15 +57,14 @@ def main(device):
         expected = nested.nested_backward(gradient.double(), x.double(), *exact, plan, options)
         check(f"{size} {grid} {activation} pool {pool}", [value, *gradients], [reference, *expected])
 
-    common_grid.PIECE, common_grid.LEAST = 0, 3  # several pieces, the last ragged
     for cells, window in ((2, 14), (1, 16), (3, 5)):
         x, boxes = draw(27, 27, 2, 2), ((3, 3), (8, 8), (13, 13))
         reference, places = pooling.pool_forward(x.double(), boxes, window, cells, "max")
-        value, found = common_grid.pool_forward(x, boxes, window, cells)
+        value, found = head.pool_forward(x, boxes, window, cells)
         assert torch.equal(found, places)
         gradient = draw(*value.shape)
         expected = pooling.pool_backward(gradient.double(), places, boxes, window, cells, "max", "circular", 2)
-        back = common_grid.pool_backward(gradient, places, boxes, window, cells, 2)
+        back = head.pool_backward(gradient, places, boxes, window, cells, 2)
         check(f"pool {cells} x {window}", [value, back], [reference, expected])
 
     for size, whole in itertools.product(((7, 9), (1, 5)), (False, True)):

@@ -165,9 +165,9 @@ def level_pool(
     """Pooled samples of every level, ``(B, levels, C * cells^2)``, and the places of the maxima if they are wanted."""
     boxes = pairs(bands)
     if engine == "triton":
-        from fourierscale.kernels.gpu import common_grid
+        from fourierscale.kernels.gpu import head
 
-        pooled, where = common_grid.pool_forward(x, tuple(boxes), window, cells)
+        pooled, where = head.pool_forward(x, tuple(boxes), window, cells)
         return pooled, where if places else where.new_empty(len(where), 0)
     return pool_forward(x, boxes, window, cells, kind, boundary, places)  # type: ignore[arg-type]
 
@@ -196,9 +196,9 @@ def level_pool_backward(
 ) -> Tensor:
     """Gradient of the coefficients."""
     if engine == "triton":
-        from fourierscale.kernels.gpu import common_grid
+        from fourierscale.kernels.gpu import head
 
-        return common_grid.pool_backward(gradient, places, tuple(pairs(bands)), window, cells, channels)
+        return head.pool_backward(gradient, places, tuple(pairs(bands)), window, cells, channels)
     return pool_backward(gradient, places, pairs(bands), window, cells, kind, boundary, channels)  # type: ignore[arg-type]
 
 

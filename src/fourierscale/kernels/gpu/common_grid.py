@@ -1,4 +1,4 @@
-r"""The nested activation on a common grid as sweeps, in Triton: their arithmetic is plain float32.
+r"""The nested activation on a common grid as sweeps, in Triton.
 
 On one grid for all levels, a level adds a few outer products to the samples of the level before,
 
@@ -9,76 +9,49 @@ with :math:`U_r` row :math:`r` of the coefficients transformed along the columns
 :math:`G_r = b_r^\top \varphi_i(Z_i)` and :math:`H_c = \varphi_i(Z_i) \, b_c`. So a step is
 
 1. ``prepare``: coefficients to ``U`` and ``V``, the edges of the tiles;
-2. ``sweep``: a warp keeps the samples of one image and channel on chip through all levels, takes the variance of a
-   level from its edges by Parseval's theorem, and overwrites ``U`` and ``V`` with ``G`` and ``H``;
+2. ``sweep``: a warp keeps samples of one image and channel on chip through all levels, from ``U`` and ``V`` to ``G``
+   and ``H``;
 3. ``finish``: ``G`` and ``H`` to coefficients, the adjoint of ``prepare``.
 
 With a pooling, ``G`` and ``H`` are those of the pooled samples.
 
 The backward pass is ``prepare`` of both the coefficients and the gradient, a sweep that makes the samples of all levels
 and then goes from fine to coarse, taking each level's part away again, and ``finish``.
+
+There are two kinds of sweeps, because neither is good at the other's sizes. Where a tile is one block of 32 x 32
+samples, :mod:`.sweeps`: one warp has all of it, in plain float32 arithmetic, takes the variances from the edges and
+overwrites these. Where it is larger, :mod:`.blocks`: a warp has a strip of it, on tensor cores. On an H200 a training
+step of the network for MNIST (28 pixels, rims of two lines, of which tensor cores would take eight) needs 4.8 ms in
+TF32 with the first kind and 5.8 ms with the second; one of the network for STL-10 (96 pixels) 125 and 57 ms.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from fourierscale.functional.bands import Box, grids
+from fourierscale.functional.bands import grids
 from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
-from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.gpu.lines import finish_kernel, prepare_kernel
+from fourierscale.kernels.gpu.blocks import block_backward_kernel, block_forward_kernel
+from fourierscale.kernels.gpu.edges import BLOCK, Frame, finish, make_frame, pieces, prepare
 from fourierscale.kernels.gpu.shared import CODES, parameter_rows, precision
-from fourierscale.kernels.gpu.sweeps import (
-    sweep_backward_kernel,
-    sweep_forward_kernel,
-    sweep_pool_kernel,
-    unpool_kernel,
-)
-from fourierscale.kernels.mixing import even_step
+from fourierscale.kernels.gpu.sweeps import sweep_backward_kernel, sweep_forward_kernel
 from fourierscale.kernels.nested import Options
 
-SIDES = (32, 64, 128)
-PIECE = 3 * 2**20
-"""Most numbers that the edges of the tiles in work at a time hold of each kind: they fit into the cache of a GPU."""
-LEAST = 1024
-"""Tiles in work at a time at least, so that all of a GPU has work."""
-TILES = {32: 64, 64: 64, 128: 32}
-"""Tiles whose lines are transformed together, for each side."""
-
-
-class Frame(NamedTuple):
-    """Coefficients of some levels and the grid on which they are sampled."""
-
-    boxes: tuple[Box, ...]
-    """The band of each level."""
-    grid: Box
-    side: int
-    """Of the lines in memory."""
-    basis: Tensor
-    """Along both axes, ``(2, lines, samples)``; line 0 is zero, line ``k`` is coefficient ``k - 1``."""
-    level_of: Tensor
-    """Level of each coefficient, ``(2, coefficients)``."""
-    table: Tensor
-    """For each level: its row of the parameters, and where the lines of its rim begin and end."""
-
-    @property
-    def extent(self) -> Box:
-        """Number of coefficients per axis."""
-        return grids(self.boxes[-1])
+LARGEST = 128
+"""The largest side."""
 
 
 def side_for(plan: tuple[Level, ...]) -> int | None:
     """The smallest side whose lines hold these levels and their grid; ``None`` if they are too large."""
     needed = max(*plan[-1].grid, *(1 + n for n in grids(plan[-1].reads)))
-    return next((side for side in SIDES if side >= needed), None)
+    return BLOCK * triton.cdiv(needed, BLOCK) if needed <= LARGEST else None
 
 
 def nested_forward(
@@ -87,25 +60,19 @@ def nested_forward(
     """Value of the nested activation, ``(n_1, n_2, B, C)`` to ``(n'_1, n'_2, B, C)``."""
     read, write = _frames(plan, o.pool, x.device)
     y = x.new_empty(*write.extent, *x.shape[2:])
-    for part, edges in _pieces(x, read.side, 1):
-        prepare(x, edges, part, read, o.norm)
-        sweep_forward_kernel[(len(part),)](
-            edges,
-            x if weight is None else weight,
-            x if bias is None else bias,
-            read.basis,
-            read.table,
-            write.basis,
-            write.table,
-            len(plan),
-            part.start,
-            edges.stride(0),
-            *read.grid,
-            o.eps,
-            x.shape[3],
-            **_options(o, weight, read),
-        )
-        finish(edges, y, part, write, 1 / math.prod(write.grid))
+    alone = read.side == BLOCK
+    inverses = _per_level(x, plan, o.norm and not alone)
+    for part, *sets in pieces(x, read.side, 1 if alone else 2):
+        edges, output = sets[0], sets[-1]
+        common = *_arguments(x, weight, bias, read, write), part.start, edges.stride(0), *read.grid
+        prepare(x, edges, part, read, o.norm, (inverses, o.eps) if o.norm and not alone else None)
+        if alone:
+            sweep_forward_kernel[(len(part),)](edges, *common, o.eps, x.shape[3], **_options(o, weight))
+        else:
+            block_forward_kernel[_blocks(part, read)](
+                edges, output, inverses, *common, *_sizes(x), **_options(o, weight), **_products(x, read)
+            )
+        finish(output, y, part, write, 1 / math.prod(write.grid))
     return y
 
 
@@ -116,174 +83,75 @@ def nested_backward(
     read, write = _frames(plan, o.pool, x.device)
     # a pooling may leave out the highest frequencies of its input
     dx = torch.empty_like(x) if read.extent == tuple(x.shape[:2]) else torch.zeros_like(x)
-    levels, (batch, channels) = len(plan), x.shape[2:]
-    # of each level, image and channel: inverse deviation, gradients of scale, shift and variance
-    numbers = torch.empty(4, levels if o.norm else 0, batch * channels, dtype=torch.float32, device=x.device)
-    for part, edges, gradients in _pieces(x, read.side, 2):
-        prepare(x, edges, part, read, o.norm)
-        prepare(gradient, gradients, part, write, False, 1 / math.prod(write.grid))
-        sweep_backward_kernel[(len(part),)](
-            edges,
-            gradients,
-            x if weight is None else weight,
-            x if bias is None else bias,
-            *numbers,
-            read.basis,
-            read.table,
-            write.basis,
-            write.table,
-            levels,
-            part.start,
-            edges.stride(0),
-            *read.grid,
-            o.eps,
-            batch * channels,
-            channels,
-            **_options(o, weight, read),
-        )
-        finish(gradients, dx, part, read, 1.0, (x, numbers[3]) if o.norm else None)
+    alone = read.side == BLOCK
+    inverses = _per_level(x, plan, o.norm)
+    # of each block of samples: gradients of scale, shift and variance
+    blocks = math.prod(triton.cdiv(n, BLOCK) for n in read.grid)
+    sums = inverses.new_empty(3, blocks, *inverses.shape)
+    for part, *sets in pieces(x, read.side, 2 if alone else 3):
+        edges, gradients, output = sets[0], sets[1], sets[-1]
+        common = *_arguments(x, weight, bias, read, write), part.start, edges.stride(0), *read.grid
+        prepare(x, edges, part, read, o.norm, (inverses, o.eps) if o.norm and not alone else None)
+        prepare(gradient, gradients, part, write, False, factor=1 / math.prod(write.grid))
+        if alone:
+            sweep_backward_kernel[(len(part),)](
+                edges, gradients, inverses, *sums, *common, o.eps, *_sizes(x), **_options(o, weight)
+            )
+        else:
+            block_backward_kernel[_blocks(part, read)](
+                edges,
+                gradients,
+                output,
+                inverses,
+                *sums,
+                *common,
+                *_sizes(x),
+                **_options(o, weight),
+                **_products(x, read),
+            )
+        finish(output, dx, part, read, 1.0, (x, sums[2]) if o.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
-    sums = torch.unflatten(numbers[1:3], -1, (batch, channels)).sum(2)  # (2, levels, C)
+    scale, shift = torch.unflatten(sums[:2], -1, x.shape[2:]).sum((1, 3))  # (levels, C)
     rows = parameter_rows(plan, len(weight), x.device)
-    return dx, (rows @ sums[0]).to(weight.dtype), (rows @ sums[1]).to(bias.dtype)
+    return dx, (rows @ scale).to(weight.dtype), (rows @ shift).to(bias.dtype)
 
 
-def _options(o: Options, weight: Tensor | None, read: Frame) -> dict[str, Any]:
+def _arguments(x: Tensor, weight: Tensor | None, bias: Tensor | None, read: Frame, write: Frame) -> tuple[Any, ...]:
+    """What every sweep is given: parameters, bases and tables, the number of levels."""
+    parameters = x if weight is None else weight, x if bias is None else bias
+    return *parameters, read.basis, read.table, write.basis, write.table, len(read.boxes)
+
+
+def _sizes(x: Tensor) -> tuple[int, int]:
+    """Images and channels together, and channels."""
+    return x.shape[2] * x.shape[3], x.shape[3]
+
+
+def _options(o: Options, weight: Tensor | None) -> dict[str, Any]:
     return {
         "CODE": CODES[o.activation],
         "NORM": o.norm,
         "AFFINE": weight is not None,
-        "SIDE": read.side,
         "POOL": o.pool,
         "LARGEST": o.pool_kind == "max",
-        "num_warps": _warps(read.side),
+        "num_warps": 1,
     }
 
 
-def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
-    """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
-    frame = _pool_frame(boxes, window * cells, x.device)
-    levels, (batch, channels) = len(boxes), x.shape[2:]
-    pooled = x.new_empty(batch, levels, channels * cells**2)
-    places = torch.empty(batch * channels, levels * cells**2, dtype=torch.int64, device=x.device)
-    for part, edges in _pieces(x, frame.side, 1):
-        prepare(x, edges, part, frame, False)
-        sweep_pool_kernel[(len(part),)](
-            edges,
-            pooled,
-            places,
-            frame.basis,
-            frame.table,
-            levels,
-            part.start,
-            edges.stride(0),
-            channels,
-            WINDOW=window,
-            CELLS=cells,
-            SIDE=frame.side,
-            num_warps=_warps(frame.side),
-        )
-    return pooled, places
+def _products(x: Tensor, read: Frame) -> dict[str, Any]:
+    # bfloat16 would stand elsewhere in the operands, and samples would have to move
+    return {"SIDE": read.side, "PRECISION": precision(x).replace("bf16", "tf32")}
 
 
-def pool_backward(
-    gradient: Tensor, places: Tensor, boxes: tuple[Box, ...], window: int, cells: int, channels: int
-) -> Tensor:
-    """Gradient of the coefficients, ``(n_1, n_2, B, C)``."""
-    n = window * cells
-    frame = _pool_frame(boxes, n, gradient.device)
-    tiles = torch.empty(len(places), frame.side, frame.side, dtype=torch.float32, device=gradient.device)
-    unpool_kernel[(len(places),)](
-        gradient,
-        places,
-        tiles,
-        _samples(boxes, n, gradient.device),
-        frame.table,
-        len(boxes),
-        n,
-        channels,
-        CELLS=cells,
-        SIDE=frame.side,
-        num_warps=_warps(frame.side),
-    )
-    down, across = frame.extent
-    dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype).contiguous()
-    return torch.unflatten(dx, -1, (-1, channels))
+def _blocks(part: range, read: Frame) -> tuple[int, int, int]:
+    """Programs of a sweep in blocks: strips of samples, of rows and of columns, of each tile."""
+    return triton.cdiv(max(read.grid), BLOCK), 2, len(part)
 
 
-def prepare(x: Tensor, edges: Tensor, part: range, frame: Frame, norm: bool, factor: float = 1.0) -> None:
-    """Write ``U`` and ``V`` of some tiles into ``edges``, without the mean if there is a norm."""
-    tiles = TILES[frame.side]
-    prepare_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
-        x,
-        edges,
-        frame.basis,
-        frame.level_of,
-        *frame.extent,
-        x.shape[1],
-        part.start,
-        part.stop,
-        edges.stride(0),
-        factor,
-        x.shape[2] * x.shape[3],
-        NORM=norm,
-        PRECISION=precision(x),
-        SIDE=frame.side,
-        TILES=tiles,
-        num_warps=_few_warps(frame.side),
-    )
-
-
-def finish(
-    edges: Tensor,
-    y: Tensor,
-    part: range,
-    frame: Frame,
-    factor: float,
-    norm: tuple[Tensor, Tensor] | None = None,
-) -> None:
-    """Write the coefficients of some tiles from both kinds of edges; with a norm also the gradient through it."""
-    tiles = TILES[frame.side]
-    finish_kernel[(triton.cdiv(len(part), tiles), sum(frame.extent))](
-        edges,
-        y,
-        *(norm or (y, y)),
-        frame.basis,
-        frame.level_of,
-        *frame.extent,
-        y.shape[1],
-        part.start,
-        part.stop,
-        edges.stride(0),
-        max(frame.grid),
-        factor,
-        y.shape[2] * y.shape[3],
-        NORM=norm is not None,
-        PRECISION=precision(y),
-        SIDE=frame.side,
-        TILES=tiles,
-        num_warps=_few_warps(frame.side),
-    )
-
-
-def _warps(side: int) -> int:
-    """Of a sweep: 32 samples a thread."""
-    return side * side // 1024
-
-
-def _few_warps(side: int) -> int:
-    """Of the transforms of lines."""
-    return {32: 2, 64: 4, 128: 4}[side]
-
-
-def _pieces(x: Tensor, side: int, count: int) -> Iterator[tuple[Any, ...]]:
-    """Tiles in pieces of about equal size whose edges, ``count`` sets of them, stay in the cache of the device."""
-    tiles = x.shape[2] * x.shape[3]
-    step = even_step(tiles, max(PIECE // side**2, LEAST))
-    edges = torch.empty(count, 2, step, side, side, dtype=torch.float32, device=x.device)
-    for start in range(0, tiles, step):
-        yield range(start, min(start + step, tiles)), *edges
+def _per_level(x: Tensor, plan: tuple[Level, ...], norm: bool) -> Tensor:
+    """A number for each level, image and channel, if there is a norm."""
+    return torch.empty(len(plan) if norm else 0, x.shape[2] * x.shape[3], dtype=torch.float32, device=x.device)
 
 
 @forgotten_with_constants
@@ -293,41 +161,8 @@ def _frames(plan: tuple[Level, ...], pool: int, device: torch.device) -> tuple[F
     side = side_for(plan)
     assert side is not None
     rows = [level.index for level in plan]
-    read = _frame(rows, tuple(level.reads for level in plan), plan[-1].grid, side, device)
+    read = make_frame(rows, tuple(level.reads for level in plan), plan[-1].grid, side, device)
     if pool == 1:
         return read, read
     grid = tuple(n // pool for n in plan[-1].grid)
-    return read, _frame(rows, tuple(level.writes for level in plan), grid, side, device)
-
-
-def _frame(rows: list[int], boxes: tuple[Box, ...], grid: Box, side: int, device: torch.device) -> Frame:
-    basis = torch.zeros(2, side, side)
-    level_of = torch.full((2, side), len(boxes), dtype=torch.int32)
-    for axis in range(2):
-        matrix = synthesis_matrix(grid[axis], boxes[-1][axis], torch.float32, torch.device("cpu")).mT
-        basis[axis, 1 : 1 + matrix.shape[0], : matrix.shape[1]] = matrix
-        for i, box in reversed(list(enumerate(boxes))):
-            level_of[axis, : grids(box)[axis]] = i
-    table: list[list[int]] = []
-    begins = [0, 1 + grids(boxes[0])[1]]  # the rows of the first level are all of it
-    for row, box in zip(rows, boxes, strict=True):
-        ends = [1 + n for n in grids(box)]
-        table.append([row, *begins, *ends])
-        begins = ends
-    numbers = torch.tensor(table, dtype=torch.int32)
-    return Frame(boxes, grid, side, basis.to(device), level_of.to(device), numbers.to(device))
-
-
-@forgotten_with_constants
-@functools.lru_cache(64)
-def _pool_frame(boxes: tuple[Box, ...], n: int, device: torch.device) -> Frame:
-    side = side_for(tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes)))
-    assert side is not None
-    return _frame(list(range(len(boxes))), boxes, (n, n), side, device)
-
-
-@forgotten_with_constants
-@functools.lru_cache(64)
-def _samples(boxes: tuple[Box, ...], n: int, device: torch.device) -> Tensor:
-    """The basis at each sample, ``(2, samples, lines)``."""
-    return _pool_frame(boxes, n, device).basis.mT.contiguous()
+    return read, make_frame(rows, tuple(level.writes for level in plan), grid, side, device)

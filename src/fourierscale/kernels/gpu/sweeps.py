@@ -1,11 +1,13 @@
-"""The sweeps of :mod:`fourierscale.kernels.gpu.common_grid`, from coarse to fine and back.
+"""The sweeps of :mod:`fourierscale.kernels.gpu.common_grid` through tiles of 32 x 32 samples, in plain float32.
 
-A sweep is the work of a few warps on one image and channel. Its samples ``Z (side, side)``, the side being 32, 64 or
-128, are spread over ``side^2 / 32`` threads in patches of four rows and twice four columns, held as
-``(4, 4, threads, 2)``: an outer product then needs few loads, and a sum along rows or columns few exchanges.
+A sweep is the work of one warp on one image and channel, from coarse to fine and back. A thread has a patch of four
+rows and twice four columns of the samples ``Z (32, 32)``, held as ``(4, 4, threads, 2)``: an outer product then needs
+few loads, and a sum along rows or columns few exchanges. What is read and what is written share their lines.
 
 Edges ``(tiles, side lines, side)`` hold a row or a column of the coefficients per line, from line 1 on: a level then
 begins with an even line and has an even number of them. Line 0 is zero.
+
+Patches and :func:`update` are also those of :mod:`.head`, which has larger tiles as well.
 """
 
 import triton
@@ -15,7 +17,7 @@ from fourierscale.kernels.gpu.shared import activate, derivative
 
 
 @triton.jit
-def _patch(SIDE: tl.constexpr, POOL: tl.constexpr):
+def patch(SIDE: tl.constexpr, POOL: tl.constexpr):
     """Rows ``(4, 1, threads, 1)`` and columns ``(1, 4, threads, 2)`` of each thread's samples, pooled or not."""
     EACH: tl.constexpr = 4 // POOL
     ACROSS: tl.constexpr = SIDE // 8
@@ -26,8 +28,15 @@ def _patch(SIDE: tl.constexpr, POOL: tl.constexpr):
 
 
 @triton.jit
-def _zeros(SIDE: tl.constexpr, POOL: tl.constexpr):
+def zeros(SIDE: tl.constexpr, POOL: tl.constexpr):
     return tl.zeros((4 // POOL, 4 // POOL, SIDE * SIDE // 32, 2), tl.float32)
+
+
+@triton.jit
+def rim(table, level):
+    """First and last-plus-one row and column of a level's rim."""
+    at = table + level * 5
+    return tl.load(at + 1), tl.load(at + 3), tl.load(at + 2), tl.load(at + 4)
 
 
 @triton.jit
@@ -38,10 +47,10 @@ def _two(pointer, k, line, SIDE: tl.constexpr):
 
 
 @triton.jit
-def _update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr):
+def update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr):
     """Add the outer products of a level to the samples, or take them away."""
-    r, r_end, c, c_end = _rim(table, level)
-    i, j = _patch(SIDE, POOL)
+    r, r_end, c, c_end = rim(table, level)
+    i, j = patch(SIDE, POOL)
     while r < r_end:
         b, b_next = _two(basis, i, r, SIDE)
         u, u_next = _two(rows, j, r, SIDE)
@@ -58,20 +67,20 @@ def _update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.
 
 
 @triton.jit
-def _measure(z, along, beside, rows, columns, basis, table, level, SIDE: tl.constexpr):
-    """As :func:`_update`; also add the squares of a level's rows and columns, each thread those of its patch."""
-    r, r_end, c, c_end = _rim(table, level)
-    i, j = _patch(SIDE, 1)
+def _measure(z, along, beside, rows, columns, basis, table, level):
+    """As :func:`update`; also add the squares of a level's rows and columns, each thread those of its patch."""
+    r, r_end, c, c_end = rim(table, level)
+    i, j = patch(32, 1)
     while r < r_end:
-        b, b_next = _two(basis, i, r, SIDE)
-        u, u_next = _two(rows, j, r, SIDE)
+        b, b_next = _two(basis, i, r, 32)
+        u, u_next = _two(rows, j, r, 32)
         z += b * u
         z += b_next * u_next
         along += u * u + u_next * u_next
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
-        v, v_next = _two(columns, i, c, SIDE)
+        a, a_next = _two(basis + 32 * 32, j, c, 32)
+        v, v_next = _two(columns, i, c, 32)
         z += v * a
         z += v_next * a_next
         beside += v * v + v_next * v_next
@@ -80,53 +89,50 @@ def _measure(z, along, beside, rows, columns, basis, table, level, SIDE: tl.cons
 
 
 @triton.jit
-def _variance(along, beside, down, across, SIDE: tl.constexpr):
-    """By Parseval's theorem; ``side / 4`` threads have the same columns, ``side / 8`` the same rows."""
-    rows = tl.sum(tl.sum(tl.sum(along, 3), 1), 0) / (SIDE // 4 * across)
-    columns = tl.sum(tl.sum(tl.sum(beside, 3), 1), 0) / (SIDE // 8 * down)
+def _variance(along, beside, down, across):
+    """By Parseval's theorem; eight threads have the same columns, four the same rows."""
+    rows = tl.sum(tl.sum(tl.sum(along, 3), 1), 0) / (8 * across)
+    columns = tl.sum(tl.sum(tl.sum(beside, 3), 1), 0) / (4 * down)
     return tl.sum(rows + columns, 0)
 
 
 @triton.jit
-def _project(p, rows, columns, basis, table, level, SIDE: tl.constexpr, POOL: tl.constexpr):
+def _project(p, rows, columns, basis, table, level, POOL: tl.constexpr):
     """Write the rows and the columns of a rim of the analysed samples."""
-    r, r_end, c, c_end = _rim(table, level)
-    i, j = _patch(SIDE, POOL)
-    thread = tl.arange(0, SIDE * SIDE // 32)
-    ACROSS: tl.constexpr = SIDE // 8
+    r, r_end, c, c_end = rim(table, level)
+    i, j = patch(32, POOL)
+    thread = tl.arange(0, 32)
     EACH: tl.constexpr = 4 // POOL
-    j_to = (thread[None, :, None] % ACROSS) * EACH + tl.arange(0, EACH)[:, None, None]
-    j_to += tl.arange(0, 2)[None, None, :] * (SIDE // POOL // 2)
-    i_to = (thread[None, :] // ACROSS) * EACH + tl.arange(0, EACH)[:, None]
-    first_row, first_column = thread[None, :, None] < ACROSS, thread[None, :] % ACROSS == 0
+    j_to = (thread[None, :, None] % 4) * EACH + tl.arange(0, EACH)[:, None, None]
+    j_to += tl.arange(0, 2)[None, None, :] * (16 // POOL)
+    i_to = (thread[None, :] // 4) * EACH + tl.arange(0, EACH)[:, None]
+    first_row, first_column = thread[None, :, None] < 4, thread[None, :] % 4 == 0
     while r < r_end:
-        b, b_next = _two(basis, i, r, SIDE)
-        to = rows + r * SIDE + j_to
-        tl.store(to, _over_rows(p * b, SIDE, EACH), mask=first_row)
-        tl.store(to + SIDE, _over_rows(p * b_next, SIDE, EACH), mask=first_row)
+        b, b_next = _two(basis, i, r, 32)
+        to = rows + r * 32 + j_to
+        tl.store(to, _over_rows(p * b, EACH), mask=first_row)
+        tl.store(to + 32, _over_rows(p * b_next, EACH), mask=first_row)
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
-        to = columns + c * SIDE + i_to
-        tl.store(to, _over_columns(p * a, SIDE, EACH), mask=first_column)
-        tl.store(to + SIDE, _over_columns(p * a_next, SIDE, EACH), mask=first_column)
+        a, a_next = _two(basis + 32 * 32, j, c, 32)
+        to = columns + c * 32 + i_to
+        tl.store(to, _over_columns(p * a, EACH), mask=first_column)
+        tl.store(to + 32, _over_columns(p * a_next, EACH), mask=first_column)
         c += 2
 
 
 @triton.jit
-def _over_rows(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+def _over_rows(p, EACH: tl.constexpr):
     """Sum over all rows ``(each, threads, 2)``, in every thread that has the column."""
-    g = tl.sum(tl.reshape(tl.sum(p, 0), (EACH, SIDE // 4, SIDE // 8, 2)), 1)
-    g = tl.broadcast_to(g[:, None, :, :], (EACH, SIDE // 4, SIDE // 8, 2))
-    return tl.reshape(g, (EACH, SIDE * SIDE // 32, 2))
+    g = tl.sum(tl.reshape(tl.sum(p, 0), (EACH, 8, 4, 2)), 1)
+    return tl.reshape(tl.broadcast_to(g[:, None, :, :], (EACH, 8, 4, 2)), (EACH, 32, 2))
 
 
 @triton.jit
-def _over_columns(p, SIDE: tl.constexpr, EACH: tl.constexpr):
+def _over_columns(p, EACH: tl.constexpr):
     """Sum over all columns ``(each, threads)``, in every thread that has the row."""
-    h = tl.sum(tl.reshape(tl.sum(tl.sum(p, 3), 1), (EACH, SIDE // 4, SIDE // 8)), 2)
-    h = tl.broadcast_to(h[:, :, None], (EACH, SIDE // 4, SIDE // 8))
-    return tl.reshape(h, (EACH, SIDE * SIDE // 32))
+    h = tl.sum(tl.reshape(tl.sum(tl.sum(p, 3), 1), (EACH, 8, 4)), 2)
+    return tl.reshape(tl.broadcast_to(h[:, :, None], (EACH, 8, 4)), (EACH, 32))
 
 
 @triton.jit
@@ -136,40 +142,35 @@ def _whole(p):
 
 
 @triton.jit
-def _windows(p, THREADS: tl.constexpr):
+def _windows(p):
     """Samples as windows of two by two, ``(2, 2, 2, 2, threads, 2)``: a window, inside it, and again across."""
-    return tl.reshape(p, (2, 2, 2, 2, THREADS, 2))
+    return tl.reshape(p, (2, 2, 2, 2, 32, 2))
 
 
 @triton.jit
-def _pool(p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+def _pool(p, LARGEST: tl.constexpr):
     """One sample of each window of two by two."""
-    windows = _windows(p, THREADS)
     if LARGEST:
-        return tl.max(tl.max(windows, 3), 1)
-    return tl.sum(tl.sum(windows, 3), 1) * 0.25
+        return tl.max(tl.max(_windows(p), 3), 1)
+    return tl.sum(tl.sum(_windows(p), 3), 1) * 0.25
 
 
 @triton.jit
-def _unpool(d, p, THREADS: tl.constexpr, LARGEST: tl.constexpr):
+def _spread(d):
+    """Pooled samples, each at all four places of its window."""
+    return tl.broadcast_to(d[:, None, :, None, :, :], (2, 2, 2, 2, 32, 2))
+
+
+@triton.jit
+def _unpool(d, p, LARGEST: tl.constexpr):
     """Gradient at the samples ``p`` from that at the pooled ones; equal samples share."""
-    share = tl.broadcast_to(d[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
+    share = _spread(d)
     if LARGEST:
-        windows = _windows(p, THREADS)
-        best = tl.broadcast_to(_pool(p, THREADS, True)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
-        hit = tl.where(windows == best, 1.0, 0.0)
-        hits = tl.broadcast_to(tl.sum(tl.sum(hit, 3), 1)[:, None, :, None, :, :], (2, 2, 2, 2, THREADS, 2))
-        share = share * hit / hits
+        hit = tl.where(_windows(p) == _spread(_pool(p, True)), 1.0, 0.0)
+        share = share * hit / _spread(tl.sum(tl.sum(hit, 3), 1))
     else:
         share = share * 0.25
-    return tl.reshape(share, (4, 4, THREADS, 2))
-
-
-@triton.jit
-def _rim(table, level):
-    """First and last-plus-one row and column of a level's rim."""
-    at = table + level * 5
-    return tl.load(at + 1), tl.load(at + 3), tl.load(at + 2), tl.load(at + 4)
+    return tl.reshape(share, (4, 4, 32, 2))
 
 
 @triton.jit
@@ -201,30 +202,28 @@ def sweep_forward_kernel(
     CODE: tl.constexpr,
     NORM: tl.constexpr,
     AFFINE: tl.constexpr,
-    SIDE: tl.constexpr,
     POOL: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
     q = tl.program_id(0)
-    THREADS: tl.constexpr = SIDE * SIDE // 32
-    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
-    z = _zeros(SIDE, 1)
-    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
-    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
+    rows, columns = edges + q * 1024, edges + gap + q * 1024
+    z = zeros(32, 1)
+    along = tl.zeros((1, 4, 32, 2), tl.float32)
+    beside = tl.zeros((4, 1, 32, 1), tl.float32)
     level = 0
     while level < levels:
         if NORM:
-            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
-            inverse = tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps)
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level)
+            inverse = tl.rsqrt(_variance(along, beside, down, across) + eps)
             s, m = _affine(weight, bias, table, level, inverse, start + q, C, AFFINE)
             p = activate(z * s + m, CODE)
         else:
-            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
+            z = update(z, rows, columns, basis, table, level, 1, 32, 1)
             p = activate(z, CODE)
         if POOL == 2:
-            p = _pool(p, THREADS, LARGEST)
+            p = _pool(p, LARGEST)
         tl.debug_barrier()  # the lines of this level have been read and are not needed again
-        _project(p, rows, columns, out_basis, out_table, level, SIDE, POOL)
+        _project(p, rows, columns, out_basis, out_table, level, POOL)
         level += 1
 
 
@@ -232,12 +231,12 @@ def sweep_forward_kernel(
 def sweep_backward_kernel(
     edges,
     gradients,
-    weight,
-    bias,
     inverses,
     d_scale,
     d_shift,
     d_variance,
+    weight,
+    bias,
     basis,
     table,
     out_basis,
@@ -253,38 +252,36 @@ def sweep_backward_kernel(
     CODE: tl.constexpr,
     NORM: tl.constexpr,
     AFFINE: tl.constexpr,
-    SIDE: tl.constexpr,
     POOL: tl.constexpr,
     LARGEST: tl.constexpr,
 ):
     q = tl.program_id(0)
     tile = start + q
-    THREADS: tl.constexpr = SIDE * SIDE // 32
-    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
-    g_rows, g_columns = gradients + q * SIDE * SIDE, gradients + gap + q * SIDE * SIDE
-    z = _zeros(SIDE, 1)
-    along = tl.zeros((1, 4, THREADS, 2), tl.float32)
-    beside = tl.zeros((4, 1, THREADS, 1), tl.float32)
+    rows, columns = edges + q * 1024, edges + gap + q * 1024
+    g_rows, g_columns = gradients + q * 1024, gradients + gap + q * 1024
+    z = zeros(32, 1)
+    along = tl.zeros((1, 4, 32, 2), tl.float32)
+    beside = tl.zeros((4, 1, 32, 1), tl.float32)
     level = 0
     while level < levels:
         if NORM:
-            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level, SIDE)
-            tl.store(inverses + level * Q + tile, tl.rsqrt(_variance(along, beside, down, across, SIDE) + eps))
+            z, along, beside = _measure(z, along, beside, rows, columns, basis, table, level)
+            tl.store(inverses + level * Q + tile, tl.rsqrt(_variance(along, beside, down, across) + eps))
         else:
-            z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
+            z = update(z, rows, columns, basis, table, level, 1, 32, 1)
         level += 1
     tl.debug_barrier()
     # Fine to coarse: what a level adds is part of its own samples and of every finer level's.
-    total = _zeros(SIDE, 1)
+    total = zeros(32, 1)
     change = 0.0
     level = levels - 1
     while level >= 0:
-        d = _update(_zeros(SIDE, POOL), g_rows, g_columns, out_basis, out_table, level, 1, SIDE, POOL)
+        d = update(zeros(32, POOL), g_rows, g_columns, out_basis, out_table, level, 1, 32, POOL)
         if NORM:
             inverse = tl.load(inverses + level * Q + tile)
             s, m = _affine(weight, bias, table, level, inverse, tile, C, AFFINE)
             if POOL == 2:
-                d = _unpool(d, activate(z * s + m, CODE), THREADS, LARGEST)
+                d = _unpool(d, activate(z * s + m, CODE), LARGEST)
             d = derivative(z * s + m, d, CODE)
             slope = _whole(d * z)  # padding has no gradient: the basis is zero there
             change -= slope * s * inverse * inverse
@@ -294,65 +291,9 @@ def sweep_backward_kernel(
             total += d * s
         else:
             if POOL == 2:
-                d = _unpool(d, activate(z, CODE), THREADS, LARGEST)
+                d = _unpool(d, activate(z, CODE), LARGEST)
             total += derivative(z, d, CODE)
         tl.debug_barrier()  # the gradients' lines of this level have been read and are not needed again
-        _project(total, g_rows, g_columns, basis, table, level, SIDE, 1)
-        z = _update(z, rows, columns, basis, table, level, -1, SIDE, 1)
+        _project(total, g_rows, g_columns, basis, table, level, 1)
+        z = update(z, rows, columns, basis, table, level, -1, 32, 1)
         level -= 1
-
-
-@triton.jit
-def sweep_pool_kernel(
-    edges,
-    best,
-    places,
-    basis,
-    table,
-    levels,
-    start,
-    gap,
-    C,
-    WINDOW: tl.constexpr,
-    CELLS: tl.constexpr,
-    SIDE: tl.constexpr,
-):
-    q = tl.program_id(0)
-    tile = start + q
-    i, j = _patch(SIDE, 1)
-    rows, columns = edges + q * SIDE * SIDE, edges + gap + q * SIDE * SIDE
-    z = _zeros(SIDE, 1)
-    place = i * (WINDOW * CELLS) + j
-    cell_of = (i // WINDOW) * CELLS + j // WINDOW
-    cell_of = tl.where((i < WINDOW * CELLS) & (j < WINDOW * CELLS), cell_of, -1)
-    level = 0
-    while level < levels:
-        z = _update(z, rows, columns, basis, table, level, 1, SIDE, 1)
-        for cell in tl.static_range(CELLS * CELLS):
-            inside = tl.where(cell_of == cell, z, float("-inf"))
-            value = tl.max(tl.max(tl.max(tl.max(inside, 3), 1), 0), 0)
-            at = tl.where(inside == value, place, WINDOW * CELLS * WINDOW * CELLS - 1)
-            at = tl.min(tl.min(tl.min(tl.min(at, 3), 1), 0), 0)
-            # the samples' place among (B, levels, C, cells), the places' among (B, C, levels, cells)
-            to = ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell
-            tl.store(best + to, value)
-            tl.store(places + (tile * levels + level) * (CELLS * CELLS) + cell, at.to(tl.int64))
-        level += 1
-
-
-@triton.jit
-def unpool_kernel(gradient, places, tiles, basis, table, levels, n, C, CELLS: tl.constexpr, SIDE: tl.constexpr):
-    tile = tl.program_id(0)
-    i, j = _patch(SIDE, 1)
-    z = _zeros(SIDE, 1)
-    level = 0
-    while level < levels:
-        _, r_end, _, c_end = _rim(table, level)
-        for cell in tl.static_range(CELLS * CELLS):
-            g = tl.load(gradient + ((tile // C * levels + level) * C + tile % C) * (CELLS * CELLS) + cell)
-            place = tl.load(places + (tile * levels + level) * (CELLS * CELLS) + cell).to(tl.int32)
-            b = tl.load(basis + place // n * SIDE + i)
-            a = tl.load(basis + SIDE * SIDE + place % n * SIDE + j)
-            z += (tl.where(i < r_end, b, 0.0) * g.to(tl.float32)) * tl.where(j < c_end, a, 0.0)
-        level += 1
-    tl.store(tiles + tile * SIDE * SIDE + i * SIDE + j, z)
