@@ -10,7 +10,7 @@ demo: $(READY)  ## the main job: measure the shipped weights, train two small ne
 	$(BIN)/fourierscale demo
 
 test: lint  ## style, types, tests and every example in the documentation
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(READY)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
