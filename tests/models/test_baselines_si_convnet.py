@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourierscale.models.baselines.si_convnet import MNIST_SCALES, STL10_SCALES, ScaleInvariantConv2d, resize_matrices
+from fourierscale.models.baselines.si_convnet import MNIST_SCALES, STL10_SCALES, ScaleInvariantConv2d, resize_matrix
 
 
 def resize(x, scale):
@@ -49,11 +49,11 @@ def _transposed(layer):
 @pytest.mark.parametrize("n", [1, 2, 7, 28])
 def test_resizing_keeps_a_constant_where_it_does_not_pad(n):
     for m in (1, 2, 5, 28, 93):
-        (matrix,) = resize_matrices(n, m, torch.float64, torch.device("cpu"))
+        matrix = resize_matrix(n, m, torch.float64, torch.device("cpu"))
         sums = matrix.sum(1)
         assert (sums > 0.5).sum() == min(n, m)
         torch.testing.assert_close(sums, (sums > 0.5).double())
-    assert torch.equal(resize_matrices(n, n, torch.float64, torch.device("cpu"))[0], torch.eye(n, dtype=torch.float64))
+    assert torch.equal(resize_matrix(n, n, torch.float64, torch.device("cpu")), torch.eye(n, dtype=torch.float64))
 
 
 def test_halving_an_image_moves_its_responses_by_one_scale_so_their_maximum_changes_less():

@@ -19,6 +19,7 @@ from fourierscale.models.baselines.disco_basis import (
     load_disco_basis,
 )
 from fourierscale.models.baselines.hermite import hermite_basis, hermite_functions
+from fourierscale.models.baselines.steerable import ScaleConv2d
 
 MNIST, STL10 = SHIPPED["disco-basis-mnist"], SHIPPED["disco-basis-stl10"]
 
@@ -194,6 +195,16 @@ def test_the_residual_net_pools_instead_of_striding_and_lifts_again():
     assert names.count("LiftingConv2d") == 3
     assert names.count("ScaleConv2d") == 10
     assert net.features(torch.rand(1, 3, 16, 16)).shape == (1, 6, 4, 4)
+
+
+def test_zeros_between_and_around_the_taps_are_left_out_and_nothing_changes():
+    torch.manual_seed(0)
+    layer = ScaleConv2d(3, 4, disco_basis(5, 3, (1.0, 1.41, 2.0))).double()
+    assert layer.taps == [(slice(1, 4, 1), 1), (slice(0, 5, 1), 1), (slice(0, 5, 2), 2)]
+    x = torch.randn(2, 3, 3, 9, 10, dtype=torch.float64)
+    got = layer(x)
+    layer.taps = [(slice(None), 1)] * 3
+    torch.testing.assert_close(got, layer(x))
 
 
 def test_mistakes_are_explained():

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["same_conv2d"]
+__all__ = ["same_conv2d", "spectrum_pays"]
 
 PRODUCTS = 1000
 """As many products per frequency as the spectrum of a kernel takes the time of, with what moving numbers costs."""

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["lines_of", "separable_conv2d"]
+__all__ = ["lines_of", "separable_conv2d", "times_each"]
 
 
 def lines_of(basis: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -61,24 +61,27 @@ def separable_conv2d(x: Tensor, weight: Tensor, rows: Tensor, columns: Tensor, s
     >>> torch.allclose(separable_conv2d(x, weight, rows, columns), torch.conv2d(x, kernels, padding=2), rtol=1e-4)
     True
     """
-    kind = x.device.type
-    # before anything is repeated, which would be copied on the way
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-        x, weight, rows, columns = (t.to(torch.get_autocast_dtype(kind)) for t in (x, weight, rows, columns))
     images, channels, height, width = x.shape
     down, across = filter_matrices(rows, height, stride), filter_matrices(columns, width, stride)
-    filtered = _each(down.flatten(0, 1), x.flatten(0, 1))  # (B C, m H', W)
+    filtered = times_each(down.flatten(0, 1), x.flatten(0, 1))  # (B C, m H', W)
     filtered = filtered.view(images, channels * len(rows), -1)
     y: Tensor | None = None
     for matrix, mixing in zip(across, weight.transpose(2, 3).flatten(1, 2).unbind(-1), strict=True):
-        mixed = _each(mixing, filtered).view(-1, width)  # (B C' H', W)
+        mixed = times_each(mixing, filtered).view(-1, width)  # (B C' H', W)
         y = mixed @ matrix.mT if y is None else torch.addmm(y, mixed, matrix.mT)
     assert y is not None
     return y.view(images, len(weight), -1, across.shape[1])
 
 
-def _each(matrix: Tensor, batch: Tensor) -> Tensor:
-    """A matrix times each of a batch; ``matrix @ batch`` would transpose all of the batch, twice."""
+def times_each(matrix: Tensor, batch: Tensor) -> Tensor:
+    """A matrix times each of a batch of them; ``matrix @ batch`` would transpose all of the batch, twice.
+
+    >>> times_each(torch.eye(2), torch.ones(3, 2, 5)).shape
+    torch.Size([3, 2, 5])
+    """
+    kind = batch.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        matrix = matrix.to(torch.get_autocast_dtype(kind))  # now, for once it is repeated a cast would copy it
     return torch.bmm(matrix.expand(len(batch), -1, -1), batch)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from fourierscale.functional.constants import constant
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.baselines.separable import times_each
 from fourierscale.models.registry import ModelInfo, register
 
 MNIST_SCALES = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33)
@@ -22,7 +23,7 @@ class ScaleInvariantConv2d(nn.Conv2d):
     .. math:: y = \max_s \; R_{1/s}\bigl( k * R_s x \bigr)
 
     where :math:`R_s` resizes bilinearly about the centre and crops or pads with zeros to the size it started from.
-    Resizing is separable and linear: one constant matrix per axis and scale, so all scales are one batch.
+    Resizing is separable and linear, one constant matrix per axis and scale; the convolution is one for all scales.
 
     What is claimed is approximate: an image resized by the ratio of two scales gives the same responses one scale
     further, so their maximum over the image stays where both scales are in the set and nothing is cropped.
@@ -55,41 +56,41 @@ class ScaleInvariantConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, C, H, W)`` in, ``(B, C', H / stride, W / stride)`` out."""
-        resized = _resize(x[None], self.scales)  # (S, B, C, H, W)
-        y = torch.unflatten(super().forward(resized.flatten(0, 1)), 0, (len(self.scales), -1))
-        return _resize(y, [1 / scale for scale in self.scales]).amax(0)
+        resized = torch.cat([_resize(x, scale) for scale in self.scales])
+        parts = super().forward(resized).chunk(len(self.scales))
+        back = [_resize(part, 1 / scale) for part, scale in zip(parts, self.scales, strict=True)]
+        return torch.stack(back).amax(0)
 
     def extra_repr(self) -> str:
         """That of a convolution, and the scales."""
         return f"{super().extra_repr()}, scales={self.scales}"  # type: ignore[no-untyped-call]
 
 
-def _resize(x: Tensor, scales: Sequence[float]) -> Tensor:
-    """Resize ``(S, B, C, H, W)``, or ``(1, B, C, H, W)`` for every scale, by one factor for each of S."""
-    rows, columns = (
-        resize_matrices(n, *(max(1, int(n * scale)) for scale in scales), x.dtype, x.device) for n in x.shape[-2:]
-    )
-    return torch.einsum("sbcik,slk->sbcil", torch.einsum("sij,sbcjk->sbcik", rows, x), columns)
+def _resize(x: Tensor, scale: float) -> Tensor:
+    """Resize images ``(B, C, H, W)`` by a factor, about their centre, to the size that they had."""
+    if scale == 1:
+        return x
+    rows, columns = (resize_matrix(n, max(1, int(n * scale)), x.dtype, x.device) for n in x.shape[-2:])
+    return (times_each(rows, x.flatten(0, 1)) @ columns.mT).view(x.shape)
 
 
 @constant
-def resize_matrices(n: int, *sizes: int) -> Tensor:
-    """Bilinear resizing of ``n`` samples to each of ``sizes`` and back to ``n`` by a centred crop or zeros.
+def resize_matrix(n: int, size: int) -> Tensor:
+    """Bilinear resizing of ``n`` samples to ``size`` and back to ``n`` by a centred crop or zeros, ``(n, n)``.
 
-    The first and the last sample stay where they are (``align_corners``). ``(len(sizes), n, n)``.
+    The first and the last sample stay where they are (``align_corners``).
     """
-    matrices = torch.zeros(len(sizes), n, n, dtype=torch.float64)
-    for matrix, m in zip(matrices, sizes, strict=True):
-        offset = (n - m) // 2
-        i = torch.arange(n)
-        i = i[(i >= offset) & (i < offset + m)]
-        position = (i - offset).double() * ((n - 1) / max(1, m - 1))
-        left = position.floor().long().clamp(max=max(0, n - 2))
-        share = position - left
-        matrix[i, left] = 1 - share
-        if n > 1:
-            matrix[i, left + 1] = share
-    return matrices
+    matrix = torch.zeros(n, n, dtype=torch.float64)
+    offset = (n - size) // 2
+    i = torch.arange(n)
+    i = i[(i >= offset) & (i < offset + size)]
+    position = (i - offset).double() * ((n - 1) / max(1, size - 1))
+    left = position.floor().long().clamp(max=max(0, n - 2))
+    share = position - left
+    matrix[i, left] = 1 - share
+    if n > 1:
+        matrix[i, left + 1] = share
+    return matrix
 
 
 def build_si_convnet_mnist(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place, max_over_scales
-from fourierscale.models.baselines.same_conv import same_conv2d
+from fourierscale.models.baselines.same_conv import same_conv2d, spectrum_pays
 from fourierscale.models.baselines.separable import lines_of, separable_conv2d
 from fourierscale.nn.checks import positive
 
@@ -127,6 +127,7 @@ class ScaleConv2d(_BasisConv2d):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, basis, stride, bias, extent)
+        self.taps = [nonzero_taps(functions) for functions in basis.unbind(1)]
         lines = lines_of(basis.double()) if basis[0, 0].numel() > 2 * len(basis) else None
         for name, line in zip(("rows", "columns"), lines or (None, None), strict=True):
             if line is None:
@@ -153,7 +154,29 @@ class ScaleConv2d(_BasisConv2d):
             weight = torch.unflatten(self.weight.flatten(1, 2), -1, (side, side))
             return lambda x, s: separable_conv2d(x, weight, rows[s], columns[s], self.stride)
         kernels = self.kernels().flatten(1, 2)  # (C', C E, S, size, size)
-        return lambda x, s: same_conv2d(x, kernels[:, :, s], self.stride)
+
+        def convolve(x: Tensor, s: int) -> Tensor:
+            taps, step = self.taps[s]
+            if self.stride == 1 and spectrum_pays(x, kernels[:, :, s]):
+                taps, step = slice(None), 1  # to which the number of taps is nothing
+            return same_conv2d(x, kernels[:, :, s, taps, taps], self.stride, step)
+
+        return convolve
+
+
+def nonzero_taps(functions: Tensor) -> tuple[slice, int]:
+    """Where the taps of kernels ``(..., size, size)`` lie that are not zero, and how many samples are between them.
+
+    >>> functions = torch.zeros(2, 7, 7)
+    >>> functions[0, 1, 3], functions[1, 5, 5] = 1.0, 2.0
+    >>> nonzero_taps(functions)
+    (slice(1, 6, 2), 2)
+    """
+    middle = functions.shape[-1] // 2
+    places = torch.nonzero(functions.reshape(-1, *functions.shape[-2:]).any(0)) - middle
+    step = max(1, math.gcd(*places.flatten().tolist()))
+    reach = int(places.abs().max()) if len(places) else 0
+    return slice(middle - reach, middle + reach + 1, step), step
 
 
 class MaxOverScales(nn.Module):
