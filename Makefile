@@ -13,7 +13,7 @@ test: lint  ## style, types, tests and every example in the documentation
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 test-slow: $(READY)  ## the tests that take minutes
-	$(BIN)/python -m pytest -m slow
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2
 
 test-gpu: $(READY)  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

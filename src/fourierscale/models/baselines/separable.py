@@ -82,7 +82,7 @@ def times_each(matrix: Tensor, batch: Tensor) -> Tensor:
     kind = batch.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         matrix = matrix.to(torch.get_autocast_dtype(kind))  # now, for once it is repeated a cast would copy it
-    return torch.bmm(matrix.expand(len(batch), -1, -1), batch)
+    return torch.bmm(matrix.expand(batch.shape[0], -1, -1), batch)
 
 
 def filter_matrices(lines: Tensor, n: int, stride: int) -> Tensor:

@@ -57,7 +57,7 @@ class ScaleInvariantConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """``(B, C, H, W)`` in, ``(B, C', H / stride, W / stride)`` out."""
         resized = torch.cat([_resize(x, scale) for scale in self.scales])
-        parts = super().forward(resized).chunk(len(self.scales))
+        parts = torch.unflatten(super().forward(resized), 0, (len(self.scales), -1))
         back = [_resize(part, 1 / scale) for part, scale in zip(parts, self.scales, strict=True)]
         return torch.stack(back).amax(0)
 
