@@ -12,7 +12,7 @@ from fourierscale import functional as F
 from fourierscale import kernels
 from fourierscale.functional import Levels
 from fourierscale.functional.nested import ACTIVATIONS, plan_levels
-from fourierscale.kernels import mixing, nested, products
+from fourierscale.kernels import butterflies, mixing, nested, products
 from fourierscale.kernels.backend import implementation
 from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3d, ScaleActivation2d
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant
@@ -177,7 +177,7 @@ def test_second_derivatives_go_through_the_fast_paths():
     x = torch.randn(1, 2, 7, 7, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: activation(conv(x)), (x,))
     spread = torch.randn(3, 5, 1, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(lambda x: mixing.gather(mixing.spread(x) ** 2), (spread,))
+    assert torch.autograd.gradgradcheck(lambda x: butterflies.gather(butterflies.spread(x) ** 2), (spread,))
     pool = torch.randn(1, 2, 5, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: kernels.level_pool(x, [(1, 1), (2, 2)], 3, 2) ** 2, (pool,))
 

@@ -25,8 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import band, grid
+from fourierscale.functional.bands import band
 from fourierscale.functional.constants import constant
+from fourierscale.kernels.butterflies import gather, gather_part, spread, spread_part
+from fourierscale.kernels.products import even_step
 
 PIECE = {"cpu": 2**21, "cuda": 5 * 2**20}
 """Entries of the spectrum that are in work at a time, per device type."""
@@ -100,134 +102,6 @@ def mix(x: Tensor, kernel: Tensor, expand: Tensor | None = None, engine: str = "
     return y
 
 
-def spread(x: Tensor) -> Tensor:
-    r""":math:`T`: real coefficients ``(n_1, ..., n_d, B, C)`` to complex ones ``(2, n_d // 2 + 1, ..., n_1, B, C)``.
-
-    The axes come last to first; the last keeps :math:`q \ge 0`. The first axis holds real and imaginary parts.
-    """
-    half: Tensor = _Spread.apply(x)  # type: ignore[no-untyped-call]
-    return half
-
-
-def gather(half: Tensor) -> Tensor:
-    r""":math:`T^\top`, the adjoint of :func:`spread`."""
-    x: Tensor = _Gather.apply(half)  # type: ignore[no-untyped-call]
-    return x
-
-
-class _Spread(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        half = x.new_empty(2, band(x.shape[-3]) + 1, *reversed(x.shape[:-3]), *x.shape[-2:])
-        _spread(x, 0, half.shape[1], *half)
-        return half
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return gather(gradient)
-
-
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, half: Tensor) -> Tensor:
-        axes = half.ndim - 3
-        x = half.new_empty(*reversed(half.shape[2 : axes + 1]), grid(half.shape[1] - 1), *half.shape[axes + 1 :])
-        _gather(half[0], half[1], x, 0, half.shape[1])
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return spread(gradient)
-
-
-def _spread(x: Tensor, first: int, last: int, real: Tensor, imag: Tensor) -> None:
-    """Write some frequencies of the last axis to real and imaginary parts, each ``(q, ..., n_1, B, C)``."""
-    axes = x.ndim - 2
-    x = x.permute(*range(axes - 1, -1, -1), axes, axes + 1)  # last axis first
-    waves = slice(1 if first == 0 else 0, None)
-    if first == 0:
-        _spread_axes(x[:1], None, real[:1], imag[:1], 1, axes)
-    _spread_axes(*_waves(x, first, last), real[waves], imag[waves], 1, axes)
-
-
-def _waves(x: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of some frequencies of the first axis; 0 has none."""
-    start = grid(max(first, 1) - 1)
-    return x[start : grid(last - 1) : 2], x[start + 1 : grid(last - 1) : 2]
-
-
-def _spread_axes(re: Tensor, im: Tensor | None, real: Tensor, imag: Tensor, axis: int, axes: int) -> None:
-    """Turn the axes from ``axis`` on from cosines and sines to positive and negative frequencies."""
-    if axis == axes:
-        real.copy_(re)
-        imag.zero_() if im is None else imag.copy_(im)
-        return
-    last = axis == axes - 1
-    to_re, to_im = (real, imag) if last else (torch.empty_like(re), torch.empty_like(re))
-    zero, cosine, sine = _parts(axis)
-    to_re[zero] = re[zero]
-    if im is None:
-        to_im[zero] = 0
-        to_re[cosine] = to_re[sine] = re[cosine]
-        to_im[cosine] = re[sine]
-        torch.neg(re[sine], out=to_im[sine])
-    else:
-        to_im[zero] = im[zero]
-        torch.sub(re[cosine], im[sine], out=to_re[cosine])
-        torch.add(re[cosine], im[sine], out=to_re[sine])
-        torch.add(im[cosine], re[sine], out=to_im[cosine])
-        torch.sub(im[cosine], re[sine], out=to_im[sine])
-    if not last:
-        _spread_axes(to_re, to_im, real, imag, axis + 1, axes)
-
-
-def _gather(real: Tensor, imag: Tensor, output: Tensor, first: int, last: int) -> None:
-    axes = output.ndim - 2
-    x = output.permute(*range(axes - 1, -1, -1), axes, axes + 1)
-    waves = slice(1 if first == 0 else 0, None)
-    if first == 0:
-        _gather_axes(real[:1], imag[:1], x[:1], None, axes - 1)
-    _gather_axes(real[waves], imag[waves], *_waves(x, first, last), axes - 1)
-
-
-def _gather_axes(real: Tensor, imag: Tensor, re: Tensor, im: Tensor | None, axis: int) -> None:
-    """Adjoint of :func:`_spread_axes`, from the last axis back to the first."""
-    if axis == 0:
-        re.copy_(real)
-        if im is not None:
-            im.copy_(imag)
-        return
-    last = axis == 1
-    to_re = re if last else torch.empty_like(real)
-    to_im = im if last else torch.empty_like(real)
-    zero, plus, minus = _parts(axis)
-    to_re[zero] = real[zero]
-    torch.add(real[plus], real[minus], out=to_re[plus])
-    torch.sub(imag[plus], imag[minus], out=to_re[minus])
-    if to_im is not None:
-        to_im[zero] = imag[zero]
-        torch.add(imag[plus], imag[minus], out=to_im[plus])
-        torch.sub(real[minus], real[plus], out=to_im[minus])
-    if not last:
-        assert to_im is not None
-        _gather_axes(to_re, to_im, re, im, axis - 1)
-
-
-def _parts(axis: int) -> tuple[tuple[int | slice, ...], ...]:
-    """Entry 0 of an axis, its entries 1, 3, ... and its entries 2, 4, ...."""
-    front = (slice(None),) * axis
-    return (*front, 0), (*front, slice(1, None, 2)), (*front, slice(2, None, 2))
-
-
-def even_step(count: int, most: int) -> int:
-    """The length of pieces, none longer than ``most``, that share a count as evenly as they can.
-
-    >>> even_step(14, 9)
-    7
-    """
-    return math.ceil(count / max(1, math.ceil(count / most)))
-
-
 def _most(entries: dict[str, int], x: Tensor) -> int:
     """How many entries are in work at a time where ``x`` is."""
     return entries.get(x.device.type, entries["cuda"])
@@ -281,7 +155,7 @@ def _blocks(x: Tensor, first: int, last: int) -> Tensor:
     batch, channels = x.shape[-2:]
     blocks = x.new_empty(last - first, *reversed(x.shape[:-3]), 2, batch, 2, channels)
     real, imag = blocks[..., 0, :, 0, :], blocks[..., 1, :, 0, :]
-    _spread(x, first, last, real, imag)
+    spread_part(x, first, last, real, imag)
     blocks[..., 1, :, 1, :] = real
     torch.neg(imag, out=blocks[..., 0, :, 1, :])
     return blocks.view(-1, 2 * batch, 2 * channels)
@@ -291,7 +165,7 @@ def _stacked(x: Tensor, first: int, last: int) -> Tensor:
     """Real above imaginary parts of some frequencies of the last axis, ``(F, 2 B, C)``."""
     batch, channels = x.shape[-2:]
     half = x.new_empty(last - first, *reversed(x.shape[:-3]), 2, batch, channels)
-    _spread(x, first, last, *half.unbind(-3))
+    spread_part(x, first, last, *half.unbind(-3))
     return half.view(-1, 2 * batch, channels)
 
 
@@ -344,7 +218,7 @@ def _as_complex(x: Tensor, engine: str) -> bool:
 def _gather_piece(real: Tensor, imag: Tensor, x: Tensor, first: int, last: int) -> None:
     """Write some frequencies of the last axis, each part given as ``(F, B, C)``, into ``x``."""
     shape = (last - first, *reversed(x.shape[:-3]))
-    _gather(torch.unflatten(real, 0, shape), torch.unflatten(imag, 0, shape), x, first, last)
+    gather_part(torch.unflatten(real, 0, shape), torch.unflatten(imag, 0, shape), x, first, last)
 
 
 @_mix.register_fake

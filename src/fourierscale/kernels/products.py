@@ -20,8 +20,6 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from fourierscale.kernels.mixing import even_step
-
 PIECE = {"cpu": 2**21, "cuda": 2**27}
 """Samples of a level that are in work at a time, per device type."""
 
@@ -128,6 +126,15 @@ def contiguous(space: Tensor, shape: Sequence[int]) -> Tensor:
 def workspace(flat: Tensor, part: slice, samples: int, count: int) -> tuple[Tensor, ...]:
     """Memory for the samples of a piece, used again for every level."""
     return flat.new_empty(count, samples * len(range(flat.shape[-1])[part])).unbind(0)
+
+
+def even_step(count: int, most: int) -> int:
+    """The length of pieces, none longer than ``most``, that share a count as evenly as they can.
+
+    >>> even_step(14, 9)
+    7
+    """
+    return math.ceil(count / max(1, math.ceil(count / most)))
 
 
 def pieces(flat: Tensor, samples: int) -> Iterator[slice]:

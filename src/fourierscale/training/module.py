@@ -89,6 +89,9 @@ class ScaleModule(pl.LightningModule):
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed what the step draws: between steps the loader may draw too, and not in a resumed run."""
+        self._seed(batch_idx)
+
+    def _seed(self, batch_idx: int) -> None:
         seed = np.random.SeedSequence((*self._words(batch_idx), DROPOUT)).generate_state(1, np.uint64)[0]
         torch.manual_seed(int(seed) >> 1)
 
@@ -118,7 +121,7 @@ class ScaleModule(pl.LightningModule):
         if resolution is None:
             return self._loss(own[0], batch.labels)
         kind, boundary = self.downscaling
-        self.on_train_batch_start(batch, batch_idx)  # the same dropout in both passes
+        self._seed(batch_idx)  # the same dropout in both passes
         small = self._forward(downscale(batch.images, resolution, kind, boundary=boundary), "small")
         of = self.config.loss
         both = (self._loss(own[0], batch.labels) + self._loss(small[0], batch.labels)) / 2
@@ -132,7 +135,7 @@ class ScaleModule(pl.LightningModule):
         if not (graphs and x.is_cuda):
             return model(x)
         if which not in self._graphs:
-            self._graphs[which] = GraphedTraining(model.train(), self.config.data.batch_size)
+            self._graphs[which] = GraphedTraining(model, self.config.data.batch_size)
         return self._graphs[which](x)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:

@@ -1,7 +1,7 @@
 """Between cosines and sines and complex coefficients in one pass, in Triton: :math:`T` and its adjoint for images.
 
-See :mod:`fourierscale.kernels.mixing`, whose ``spread`` and ``gather`` are the same for any number of axes. Here real
-and imaginary parts lie side by side, as complex numbers do in torch.
+See :mod:`fourierscale.kernels.butterflies`, whose ``spread`` and ``gather`` are the same for any number of axes. Here
+real and imaginary parts lie side by side, as complex numbers do in torch.
 """
 
 from __future__ import annotations

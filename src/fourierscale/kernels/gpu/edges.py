@@ -17,7 +17,7 @@ from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.transform import synthesis_matrix
 from fourierscale.kernels.gpu.lines import deviation_kernel, finish_kernel, prepare_kernel
 from fourierscale.kernels.gpu.shared import precision
-from fourierscale.kernels.mixing import even_step
+from fourierscale.kernels.products import even_step
 
 BLOCK = 32
 """Samples per axis that a warp has in work at a time; sides are multiples of it."""
