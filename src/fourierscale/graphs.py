@@ -1,7 +1,8 @@
-"""Replay a model's forward and backward pass as CUDA graphs, one per image size: no launch overhead."""
+"""Replay a model's forward and backward pass as CUDA graphs, one per shape of a batch: no launch overhead."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, TypeAlias
 
 import torch
@@ -11,28 +12,29 @@ Output: TypeAlias = Tensor | tuple[Tensor, ...]
 
 
 class GraphedTraining:
-    """A model's training pass, captured for each image size.
+    """A model's training pass, captured for each shape of a batch.
 
-    Full batches are captured when their size first comes; ragged last batches run as they are. All graphs share one
-    pool of memory: a step uses one of them, from its forward to its backward pass. Two passes in one step
-    need two of these.
+    All graphs share one pool of memory: a step uses one of them, from its forward to its backward pass. Two passes in
+    one step need two of these.
 
     Args:
         model: On a CUDA device, in training mode whenever this is called; gives a tensor or a tuple of them.
-        batch_size: Images in a full batch.
+        wait: Batches of a shape that run as they are before it is captured, which takes as long as three of them.
     """
 
-    def __init__(self, model: nn.Module, batch_size: int) -> None:
+    def __init__(self, model: nn.Module, wait: int = 0) -> None:
         self.model = model
-        self.batch_size = batch_size
+        self.wait = wait
+        self._seen: Counter[tuple[int, ...]] = Counter()
         self._graphs: dict[tuple[int, ...], _Graph] = {}
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, x: Tensor) -> Any:
         """What ``model(x)`` gives, with its gradient."""
-        if len(x) != self.batch_size:
-            return self.model(x)
         shape = tuple(x.shape)
+        self._seen[shape] += 1
+        if self._seen[shape] <= self.wait:
+            return self.model(x)
         if shape not in self._graphs:
             # capturing draws numbers and moves the averages of batch norms: a replayed step must not know
             state, buffers = torch.cuda.get_rng_state(x.device), [buffer.clone() for buffer in self.model.buffers()]

@@ -28,6 +28,9 @@ def test_batches_partition_the_items_and_hold_one_resolution_each(
     assert all(len({items[index] for index in batch}) == 1 for batch in batches)
     assert len(sampler) == len(batches) == sum(-(-count // size) for count in Counter(items).values())
     assert max(map(len, batches)) <= size
+    for resolution in set(items):
+        lengths = [len(batch) for batch in batches if items[batch[0]] == resolution]
+        assert max(lengths) - min(lengths) <= 1
 
 
 @given(resolutions, sizes, st.booleans(), st.integers(1, 5))

@@ -100,7 +100,7 @@ def test_two_graphs_in_a_step_give_the_gradients_of_two_passes() -> None:
 
     model, twin = (create_model("scalenet-tiny", dropout=0.0).cuda().train() for _ in range(2))
     twin.load_state_dict(model.state_dict())
-    graphs = [GraphedTraining(WithFeatures(model).train(), 8) for _ in range(2)]
+    graphs = [GraphedTraining(WithFeatures(model).train()) for _ in range(2)]
     labels = torch.arange(8, device="cuda")
     for large, low in ((28, 12), (20, 8), (28, 12)):
         x = torch.randn(8, 1, large, large, device="cuda")

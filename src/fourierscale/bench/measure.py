@@ -211,7 +211,7 @@ def _step(contestant: Contestant, case: Case, forward: Callable[[Tensor], Tensor
 def _graphed(contestant: Contestant, case: Case) -> Step:
     """The same step with its passes replayed as CUDA graphs."""
     if case.train:
-        return _step(contestant, case, GraphedTraining(contestant.model, case.batch))
+        return _step(contestant, case, GraphedTraining(contestant.model))
     step = _step(contestant, case, contestant.model)
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call, unused-ignore]
     stream.wait_stream(torch.cuda.current_stream())

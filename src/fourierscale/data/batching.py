@@ -17,7 +17,10 @@ __all__ = ["ResolutionBatchSampler", "make_loader"]
 
 
 class ResolutionBatchSampler(Sampler[list[int]]):
-    """Deal items into batches of one resolution; every item comes once per epoch, in ragged last batches too.
+    """Deal items into batches of one resolution; every item comes once per epoch.
+
+    The batches of a resolution are as few as they can be and as equal: 71 items and a batch size of 64 make 36 and 35, not
+    64 and 7.
 
     The batches and their order depend on ``(seed, epoch)`` alone. With several processes each gets every
     ``world_size``-th of the same batches, so that together they see exactly what one process would.
@@ -32,7 +35,7 @@ class ResolutionBatchSampler(Sampler[list[int]]):
         world_size: How many processes there are.
         even: Repeat whole batches from the start of the epoch until every process has equally many, as training with
             ``DistributedDataParallel`` needs. Never use it for evaluation.
-        mixed: Deal all items alike, so that a batch may hold several resolutions, and all batches but one are full.
+        mixed: Deal all items alike, so that a batch may hold several resolutions, and all batches are nearly full.
 
     >>> list(ResolutionBatchSampler([8, 9, 8, 8, 9], batch_size=2))
     [[0, 2], [3], [1, 4]]
@@ -113,9 +116,9 @@ class ResolutionBatchSampler(Sampler[list[int]]):
         _, starts = np.unique(self._resolutions[items], return_index=True)
         ends = np.append(starts, count)[1:]
         batches = [
-            items[first : min(first + self.batch_size, end)]
+            batch
             for start, end in zip(starts, ends, strict=True)
-            for first in range(start, end, self.batch_size)
+            for batch in np.array_split(items[start:end], math.ceil((end - start) / self.batch_size))
         ]
         if self.shuffle:
             batches = [batches[number] for number in random_order(len(batches), self.seed, ORDER, self.epoch, 1)]

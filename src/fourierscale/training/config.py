@@ -167,7 +167,7 @@ class TrainConfig:
         num_nodes: How many machines.
         strategy: How processes work together, for example ``"ddp"``.
         compile: Whether to compile the model with ``torch.compile``.
-        cuda_graphs: On a GPU, replay the passes of each image size as CUDA graphs: the same numbers, sooner.
+        cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.

@@ -135,7 +135,7 @@ class ScaleModule(pl.LightningModule):
         if not (graphs and x.is_cuda):
             return model(x)
         if which not in self._graphs:
-            self._graphs[which] = GraphedTraining(model, self.config.data.batch_size)
+            self._graphs[which] = GraphedTraining(model, wait=1)
         return self._graphs[which](x)
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
