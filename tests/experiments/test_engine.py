@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import textwrap
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from fourierscale.data.cache import locked
 from fourierscale.experiments import Row, engine
 from fourierscale.experiments.engine import Job, run_all
-from fourierscale.experiments.results import is_finished, read_results
+from fourierscale.experiments.results import collect, is_finished, read_results
 from fourierscale.experiments.runs import Run, plan
 from fourierscale.experiments.tables import TABLES
 from fourierscale.training.callbacks import read_log
@@ -82,7 +84,9 @@ def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits
     assert result.name == run.name
     assert result.key == run.key
     assert result.config.data.data_dir is None
-    assert result.metrics == json.loads((job.folder / "metrics.json").read_text())
+    assert result.metrics == json.loads((job.folder / "metrics.json").read_text()) | {"source": "local folder"}
+    assert str(tmp_path) not in (results / f"{run.name}.json").read_text()
+    assert str(digits) not in (results / f"{run.name}.json").read_text()
     assert len(result.history["epoch"]) == 10
     seconds = [float(row["seconds"]) for row in read_log(job.folder / "log.csv")]
     assert result.metrics["train_seconds"] >= sum(seconds) - 0.01  # the part before the interruption counts too
@@ -101,6 +105,16 @@ def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits
     assert [result.name for result in read_results(results).all] == [run.name]
     (other,) = make_runs(digits, "train.epochs=10", "optim.lr=0.5")
     assert not is_finished(job.folder, other)
+
+    named = replace(other, name=run.name)  # as if the row had another recipe now
+    info = json.loads((results / f"{run.name}.json").read_text())
+    info["config"]["optim"]["lr"] = 0.5
+    shutil.copytree(job.folder, out / named.folder)
+    (out / named.folder / "config.toml").write_text(other.config.to_toml())
+    (out / named.folder / "model.json").write_text(json.dumps(info))
+    collect([(named, out / named.folder)], results)
+    found = {result.name: result.key for result in read_results(results).all}
+    assert found == {run.name: other.key, run.folder: run.key}  # nothing is lost
 
 
 def test_a_limit_stops_the_processes_and_leaves_the_rest_for_next_time(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fourierscale.experiments.runs import Run, recipe_key
+from fourierscale.experiments.runs import Run, hashed_name, recipe_key
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError, ConfigError
 from fourierscale.training.weights import read_info
@@ -97,6 +98,9 @@ def is_finished(folder: Path, run: Run) -> bool:
 def collect(runs: Iterable[tuple[Run, Path]], target: str | os.PathLike[str]) -> list[Path]:
     """Copy the description of finished runs into one folder, ``NAME.json`` each; returns what was written.
 
+    Paths of this machine are left out. A file of that name that holds another recipe, because the row has changed
+    since, is kept under a name with its own hash.
+
     Args:
         runs: Runs and the folders that hold them.
         target: Made if it is not there.
@@ -105,12 +109,31 @@ def collect(runs: Iterable[tuple[Run, Path]], target: str | os.PathLike[str]) ->
     for run, folder in runs:
         if not is_finished(folder, run):
             continue
-        info = read_info(folder)
-        info["config"]["data"]["data_dir"] = None  # a path of this machine helps nobody
+        info = without_paths(read_info(folder))
         root.mkdir(parents=True, exist_ok=True)
         path = root / f"{run.name}.json"
+        _keep_other(path, run.key)
         partial = path.with_name(f"{path.name}.partial")
         partial.write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
         os.replace(partial, path)
         written.append(path)
     return written
+
+
+def without_paths(info: dict[str, Any]) -> dict[str, Any]:
+    """A description of a run without the paths of the machine that trained it, which help nobody."""
+    info["config"]["data"]["data_dir"] = None
+    for part in ("data", "metrics"):
+        if "source" in info.get(part, {}):
+            info[part]["source"] = re.sub(r"local folder .*?(?= \(|$)", "local folder", info[part]["source"])
+    return info
+
+
+def _keep_other(path: Path, key: str) -> None:
+    """Move the result of another recipe out of the way."""
+    try:
+        other = recipe_key(Config.from_dict(json.loads(path.read_text(encoding="utf-8"))["config"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError):
+        return
+    if other != key:
+        os.replace(path, path.with_name(f"{hashed_name(path.stem, other)}.json"))

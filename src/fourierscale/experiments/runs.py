@@ -60,8 +60,7 @@ class Run:
     @property
     def folder(self) -> str:
         """Name of its folder; another recipe under the same name gets another folder."""
-        start, _, seed = self.name.rpartition("-")
-        return f"{start}-{self.key}-{seed}"
+        return hashed_name(self.name, self.key)
 
 
 @dataclass
@@ -70,6 +69,16 @@ class Plan:
 
     runs: list[Run] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+
+
+def hashed_name(name: str, key: str) -> str:
+    """The name of a run with its hash in front of the seed.
+
+    >>> hashed_name("mnist-all-cnn-seed0", "834d2632ee")
+    'mnist-all-cnn-834d2632ee-seed0'
+    """
+    start, _, seed = name.rpartition("-")
+    return f"{start}-{key}-{seed}"
 
 
 def identity(config: Config) -> dict[str, Any]:
