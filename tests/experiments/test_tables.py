@@ -61,7 +61,14 @@ def test_ours_has_two_recipes_and_baselines_two_augmentations(table: Table) -> N
         papers = [key for key in keys if key.startswith("ours-paper") and key != "ours-paper-level"]
         assert papers
         assert all(key.replace("ours-paper", "ours-best") in keys for key in papers)
-    augment = "warp" if table.name.startswith("mnist") else "flip-warp"
+    ideal = all(load_config(row.preset, row.settings).data.kind is None for row in table.rows) and not any(
+        table.protocol.endswith(kind) for kind in ("gaussian", "bicubic")
+    )
+    augment = "warp" if ideal else "early-warp"
+    augment = augment if table.name.startswith("mnist") else f"flip-{augment}"
+    best = load_config(table.rows[-1].preset, table.rows[-1].settings)
+    if table.rows[-1].key == "ours-best":
+        assert (best.data.augment, best.loss.two_passes) == (augment, not ideal)
     for row in table.rows:
         if row.key.startswith("ours"):
             continue
