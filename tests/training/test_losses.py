@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -10,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fourierscale.training.losses import consistency_hinge, level_cross_entropy, log_odds_hinge, scale_loss
+from fourierscale.training.losses import (
+    consistency_hinge,
+    level_cross_entropy,
+    level_divergence,
+    log_odds_hinge,
+    scale_loss,
+)
 
 
 def draw(batch: int, levels: int, classes: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -45,6 +52,12 @@ def test_every_loss_is_its_slow_definition(size: tuple[int, int, int, int]) -> N
         for k in range(1, levels):
             pairs += sum(max(odds[j] - odds[k] + 0.5, 0) for j in range(k)) / k / batch
 
+    follow = 0.0
+    for b in range(batch):
+        for coarser, finer in itertools.pairwise(rows[b]):
+            gaps = [slow_cross_entropy(finer, c) - slow_cross_entropy(coarser, c) for c in range(len(finer))]
+            follow += sum(math.exp(-slow_cross_entropy(coarser, c)) * gap for c, gap in enumerate(gaps)) / batch
+
     losses = level_cross_entropy(logits, labels)
     assert torch.allclose(losses, torch.tensor(entropy, dtype=torch.float64))
     assert math.isclose(consistency_hinge(losses).item(), by_batch, abs_tol=1e-12)
@@ -53,6 +66,9 @@ def test_every_loss_is_its_slow_definition(size: tuple[int, int, int, int]) -> N
     for hinge, penalty in (("none", 0.0), ("batch", by_batch), ("sample", by_sample), ("pairs", pairs)):
         total = scale_loss(logits, labels, hinge, weight=0.3, margin=0.5)
         assert math.isclose(total.item(), sum(means) + 0.3 * penalty, abs_tol=1e-9)
+        total = scale_loss(logits, labels, hinge, weight=0.3, margin=0.5, follow=0.7)
+        assert math.isclose(total.item(), sum(means) + 0.3 * penalty + 0.7 * follow, abs_tol=1e-9)
+    assert math.isclose(level_divergence(logits).item(), follow, abs_tol=1e-9)
     mean = scale_loss(logits, labels, "none", levels="mean")
     assert math.isclose(mean.item(), sum(means) / levels, abs_tol=1e-12)
 
@@ -63,10 +79,19 @@ def test_gradients_are_those_of_finite_differences(hinge: str) -> None:
     assert torch.autograd.gradcheck(lambda z: scale_loss(z, labels, hinge), logits.requires_grad_())
 
 
+def test_a_finer_level_follows_and_a_coarser_one_is_left_alone() -> None:
+    logits, _ = draw(2, 3, 4)
+    level_divergence(logits.requires_grad_()).backward()
+    coarser, finer = logits[:, :-1].detach().softmax(-1), logits[:, 1:].detach().softmax(-1)
+    assert logits.grad is not None
+    assert torch.equal(logits.grad[:, 0], torch.zeros_like(logits.grad[:, 0]))
+    torch.testing.assert_close(logits.grad[:, 1:], (finer - coarser) / 2)  # of a batch of two
+
+
 def test_logits_without_levels_are_one_level() -> None:
     logits, labels = draw(4, 1, 5)
     for hinge in ("none", "batch", "sample", "pairs"):
-        assert torch.equal(scale_loss(logits[:, 0], labels, hinge), scale_loss(logits, labels, "none"))
+        assert torch.equal(scale_loss(logits[:, 0], labels, hinge, follow=1.0), scale_loss(logits, labels, "none"))
 
 
 def test_log_odds_of_a_large_margin_stay_finite() -> None:

@@ -19,8 +19,8 @@ __all__ = ["ResolutionBatchSampler", "make_loader"]
 class ResolutionBatchSampler(Sampler[list[int]]):
     """Deal items into batches of one resolution; every item comes once per epoch.
 
-    The batches of a resolution are as few as they can be and as equal: 71 items and a batch size of 64 make 36 and 35, not
-    64 and 7.
+    The batches of a resolution are as few as they can be and as equal: 71 items and a batch size of 64 make 36 and 35,
+    not 64 and 7.
 
     The batches and their order depend on ``(seed, epoch)`` alone. With several processes each gets every
     ``world_size``-th of the same batches, so that together they see exactly what one process would.

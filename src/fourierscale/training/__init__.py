@@ -22,7 +22,13 @@ from fourierscale.training.datamodule import ScaleDataModule, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NonFiniteLossError, StoppedError, TrainingError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.fit import fit
-from fourierscale.training.losses import consistency_hinge, level_cross_entropy, log_odds_hinge, scale_loss
+from fourierscale.training.losses import (
+    consistency_hinge,
+    level_cross_entropy,
+    level_divergence,
+    log_odds_hinge,
+    scale_loss,
+)
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import load_model, read_info, save_model
 
@@ -45,6 +51,7 @@ __all__ = [
     "evaluate",
     "fit",
     "level_cross_entropy",
+    "level_divergence",
     "list_presets",
     "load_config",
     "load_model",

@@ -105,6 +105,7 @@ class LossConfig:
         weight: Its weight.
         margin: By how much a level has to be ahead.
         levels: Whether the levels' cross entropies are summed or averaged.
+        follow: Weight of the divergence of each level's prediction from that of the next coarser one.
         real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
             between the two passes: for downscaling that is not ideal, where levels are not what downscaled images give.
         features: Weight of the equivariance error between the features of the two passes.
@@ -114,6 +115,7 @@ class LossConfig:
     weight: float = 0.1
     margin: float = 0.5
     levels: LevelSum = "sum"
+    follow: float = 0.0
     real: float = 0.0
     features: float = 0.0
 

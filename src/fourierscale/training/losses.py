@@ -1,4 +1,4 @@
-r"""What is minimised: cross entropy at every level, and two penalties on levels that do worse than coarser ones."""
+r"""What is minimised: cross entropy at every level, and penalties on levels that do worse than coarser ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Hinge", "as_levels", "consistency_hinge", "level_cross_entropy", "log_odds_hinge", "scale_loss"]
+__all__ = [
+    "Hinge",
+    "as_levels",
+    "consistency_hinge",
+    "level_cross_entropy",
+    "level_divergence",
+    "log_odds_hinge",
+    "scale_loss",
+]
 
 Hinge: TypeAlias = Literal["none", "batch", "sample", "pairs"]
 """Which penalty :func:`scale_loss` adds: none, the paper's on batch means or per sample, or the one on log-odds."""
@@ -97,6 +105,28 @@ def log_odds_hinge(logits: Tensor, labels: Tensor, margin: float = 0.5) -> Tenso
     return (ahead * weight).sum((1, 2)).mean()
 
 
+def level_divergence(logits: Tensor) -> Tensor:
+    r"""How far the prediction of each level is from that of the next coarser one.
+
+    .. math:: \sum_{k \ge 1} \operatorname{KL}(p_{k-1} \,\|\, p_k), \qquad p_k = \mathrm{softmax}(\hat y[k])
+
+    Only the finer one has a gradient: it shall keep what the coarser one holds possible. A finer level that is to be
+    ahead for the true class, whichever that is, then takes from classes that are unlikely at both.
+
+    Args:
+        logits: ``(B, L, classes)``, coarse to fine.
+
+    Returns:
+        The mean over the batch.
+
+    >>> level_divergence(torch.tensor([[[0.0, 0.0], [0.0, 0.0]]])).item()
+    0.0
+    """
+    predictions = as_levels(logits).log_softmax(-1)
+    coarser, finer = predictions[:, :-1].detach(), predictions[:, 1:]
+    return F.kl_div(finer, coarser, reduction="none", log_target=True).sum((1, 2)).mean()
+
+
 def scale_loss(
     logits: Tensor,
     labels: Tensor,
@@ -104,10 +134,11 @@ def scale_loss(
     weight: float = 0.1,
     margin: float = 0.5,
     levels: LevelSum = "sum",
+    follow: float = 0.0,
 ) -> Tensor:
-    r"""What training minimises: cross entropy over the levels plus a weighted penalty.
+    r"""What training minimises: cross entropy over the levels plus weighted penalties.
 
-    .. math:: \sum_k \operatorname{mean}_b \ell_{b,k} + \lambda \cdot \text{hinge}
+    .. math:: \sum_k \operatorname{mean}_b \ell_{b,k} + \lambda \cdot \text{hinge} + \lambda_f \cdot \text{divergence}
 
     Args:
         logits: ``(B, L, classes)``, or ``(B, classes)`` for one level.
@@ -116,6 +147,7 @@ def scale_loss(
         weight: Its weight.
         margin: Of the penalty on log-odds.
         levels: ``"sum"`` of the levels' cross entropies, or their ``"mean"``.
+        follow: Weight of :func:`level_divergence`.
 
     >>> scale_loss(torch.zeros(1, 2, 1), torch.tensor([0]), hinge="batch").item()
     0.0
@@ -127,6 +159,8 @@ def scale_loss(
     losses = level_cross_entropy(logits, labels)
     means = losses.mean(0)
     total = means.sum() if levels == "sum" else means.mean()
+    if losses.shape[1] > 1 and follow > 0:
+        total = total + follow * level_divergence(logits)
     if hinge == "none" or losses.shape[1] < 2:
         return total
     if hinge == "pairs":

@@ -112,7 +112,7 @@ class ScaleModule(pl.LightningModule):
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         of = self.config.loss
-        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels)
+        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels, of.follow)
 
     def _two_passes(self, batch: Batch, batch_idx: int) -> Tensor:
         """The mean loss of the images and of the images downscaled to a resolution that is drawn, and a penalty."""
