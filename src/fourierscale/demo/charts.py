@@ -139,7 +139,13 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; of a range of many powers the powers alone."""
+    """1, 2 and 5 times powers of ten; of a range of many powers the powers alone, of a short one equal steps.
+
+    >>> _log_ticks(-1, 1), _log_ticks(math.log10(1.2), math.log10(1.9))
+    ([0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0], [1.2, 1.4, 1.6, 1.8])
+    """
+    if high - low < 0.5:
+        return _ticks(10**low, 10**high)
     steps = (1, 2, 5) if high - low < 2.5 else (1,)
     values = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
     return [value for value in values if low <= math.log10(value) <= high]

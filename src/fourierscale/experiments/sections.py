@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
+from fourierscale.data.protocols import find_protocol
 from fourierscale.demo.charts import Series, line_chart
 from fourierscale.experiments.results import Result, Results
 from fourierscale.experiments.runs import cell_key, train_command
 from fourierscale.experiments.tables import Column, Row, Table
+from fourierscale.functional import band
 
-__all__ = ["charts", "how", "row_class"]
+__all__ = ["charts", "how", "over_resolution", "row_class"]
 
 Found = tuple[Row, list[Result]]
 
@@ -38,10 +41,11 @@ def charts(table: Table, results: Results) -> str:
         return ""
     of = f" ({column.title})" if column.settings else ""
     levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]
-    over = _mean_chart(found, "accuracy_per_resolution", "resolution in pixels")
-    cards = [_card(f"accuracy over resolution{of}", over)]
+    over = [(row, [over_resolution(run.metrics) for run in runs]) for row, runs in found]
+    cards = [_card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels"))]
     if levelled:  # a model without levels has one answer, at the image's own resolution
-        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(levelled, "loss_per_level", "band", log=True)))
+        over = [(row, [_over_levels(run, table) for run in runs]) for row, runs in levelled]
+        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(over, "loss", "band", log=True)))
     logged = [(row, [run for run in runs if run.history.get("epoch")]) for row, runs in found]
     logged = [(row, runs) for row, runs in logged if runs]
     if logged:
@@ -97,17 +101,43 @@ def _card(title: str, chart: str) -> str:
     return f'<div class="card"><h3>{escape(title)}</h3>{chart}</div>'
 
 
-def _mean_chart(found: Sequence[Found], metric: str, x_label: str, log: bool = False) -> str:
+def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[float, float]:
+    """Accuracy over resolution; neighbours are taken together until a point stands for so many images.
+
+    >>> counts, accuracy = {"8": 60, "9": 40, "10": 100}, {"8": 1.0, "9": 0.5, "10": 0.9}
+    >>> over_resolution({"images_per_resolution": counts, "accuracy_per_resolution": accuracy})
+    {8.4: 0.8, 10.0: 0.9}
+    """
+    accuracy = {place: value for place, value in metrics["accuracy_per_resolution"].items() if value is not None}
+    counts = metrics.get("images_per_resolution") or dict.fromkeys(accuracy, least)
+    points, group = {}, []
+    for place in accuracy:
+        group.append(place)
+        images = sum(counts[g] for g in group)
+        if images >= least or place == [*accuracy][-1]:
+            middle = sum(float(g) * counts[g] for g in group) / images
+            points[round(middle, 2)] = sum(accuracy[g] * counts[g] for g in group) / images
+            group = []
+    return points
+
+
+def _over_levels(run: Result, table: Table) -> dict[float, float]:
+    """Loss over the levels that all images of a resolution or more have; others are those of few images."""
+    shared = {str(band(resolution)) for resolution in find_protocol(table.protocol).equivariance}
+    losses = run.metrics["loss_per_level"]
+    return {float(level): loss for level, loss in losses.items() if level in shared and loss is not None}
+
+
+def _mean_chart(
+    found: Sequence[tuple[Row, Sequence[Mapping[float, float]]]], name: str, x_label: str, log: bool = False
+) -> str:
     """Means over seeds, one line for each row."""
     series = []
     for row, runs in found:
-        tables = [run.metrics.get(metric) or {} for run in runs]
-        points: dict[float, float | None] = {}
-        for place in tables[0]:
-            values = [float(table[place]) for table in tables if table.get(place) is not None]
-            points[float(place)] = statistics.fmean(values) if values else None
+        places = [place for place in runs[0] if all(place in run for run in runs)]
+        points = {place: statistics.fmean(run[place] for run in runs) for place in places}
         series.append(Series(row_class(row), points))
-    return line_chart(series, x_label, metric.replace("_", " "), log=log)
+    return line_chart(series, x_label, name, log=log)
 
 
 def _history(found: Sequence[Found], name: str, log: bool = False) -> str:
