@@ -20,6 +20,7 @@ from fourierscale.experiments.results import collect, is_finished, read_results
 from fourierscale.experiments.runs import Run, plan
 from fourierscale.experiments.tables import TABLES
 from fourierscale.training.callbacks import read_log
+from fourierscale.training.errors import NoMemoryError
 from tests.training.small_runs import write_digits
 
 SMALL = (
@@ -175,6 +176,32 @@ def test_a_failure_is_one_line_and_others_go_on(digits: Path, tmp_path: Path, mo
     assert jobs[1].reason == "killed by SIGSEGV"
     assert most <= 2
     assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_found_no_memory_beside_others_waits_for_one_of_them(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        monkeypatch,
+        f"""
+        calls = folder / "calls"
+        calls.write_text(calls.read_text() + "." if calls.exists() else ".")
+        others = [other for other in folder.parent.iterdir() if other != folder and (other / "holds").exists()]
+        if len(others) > 1:
+            print("fourierscale: the GPU has too little memory")
+            sys.exit({NoMemoryError.status})
+        (folder / "holds").write_text("")
+        time.sleep(1)
+        (folder / "holds").unlink()
+        sys.exit("reached" if folder.name[-1] != "3" else {NoMemoryError.status})
+        """,
+    )
+    runs = make_runs(digits, seeds=range(4))
+    jobs = run_all(runs[:3], tmp_path / "out", tmp_path / "r", jobs=3, interval=0.02)
+    assert [job.reason for job in jobs] == ["reached"] * 3
+    assert sorted((job.folder / "calls").read_text() for job in jobs) == [".", ".", ".."]
+    (alone,) = run_all(runs[3:], tmp_path / "out", tmp_path / "r", jobs=3, interval=0.02)
+    assert alone.state == "failed"  # nobody to wait for
 
 
 def test_a_run_that_another_engine_trains_is_left_to_it(

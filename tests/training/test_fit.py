@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from fourierscale import create_model
 from fourierscale.training import (
     CheckpointError,
     ConfigError,
+    NoMemoryError,
     NonFiniteLossError,
     fit,
     load_config,
@@ -139,6 +141,18 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
     state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["epoch"] == 0
     assert all(value.isfinite().all() for value in state["state_dict"].values())
+
+
+@pytest.mark.parametrize(("module", "name", "section"), [("module", "scale_loss", "data"), ("fit", "evaluate", "eval")])
+def test_too_little_memory_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str, section: str
+) -> None:
+    def full(*arguments: object, **options: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    monkeypatch.setattr(importlib.import_module(f"fourierscale.training.{module}"), name, full)
+    with pytest.raises(NoMemoryError, match=rf"too little memory: lower {section}.batch_size \(now \d+\), or run less"):
+        fit(small_config("train.epochs=1"), tmp_path / "run", splits=small_splits())
 
 
 def test_averaged_weights_are_what_is_saved(tmp_path: Path) -> None:

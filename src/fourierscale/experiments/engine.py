@@ -18,6 +18,7 @@ from fourierscale.data.errors import DataError
 from fourierscale.experiments.results import collect, is_finished, read_results
 from fourierscale.experiments.runs import Run
 from fourierscale.training.callbacks import read_log
+from fourierscale.training.errors import NoMemoryError
 
 __all__ = ["Job", "run_all"]
 
@@ -38,6 +39,7 @@ class Job:
         reason: Of a failure, in one line.
         known: Whether it was finished before; then nothing was run.
         process: Set while it runs and afterwards.
+        logged: Bytes that were in the log before this process.
         hold: Keeps the folder from other engines while it runs.
     """
 
@@ -48,6 +50,7 @@ class Job:
     reason: str = ""
     known: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    logged: int = 0
     hold: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     @property
@@ -71,8 +74,9 @@ def run_all(
     """Train every run that is not finished yet, and collect the results of those that are.
 
     A run whose result is in ``results``, or whose folder holds metrics of the same config, is never trained again. A
-    run that was stopped or that failed continues from its last checkpoint. When this function ends, however it ends,
-    no process of its own is left.
+    run that was stopped or that failed continues from its last checkpoint; one that found too little memory on the GPU
+    beside others does so when one of them has ended, and from then on fewer run at a time. When this function ends,
+    however it ends, no process of its own is left.
 
     Args:
         runs: What to train.
@@ -108,6 +112,9 @@ def run_all(
                     running.remove(job)
                     job.hold.close()
                     collect([(job.run, job.folder)], results)
+                    if running and _found_no_memory(job):
+                        job.state, jobs = "waiting", len(running)
+                        waiting.insert(0, job)
             if watch is not None:
                 watch(everything)
     finally:
@@ -134,6 +141,7 @@ def _start(job: Job, environment: Mapping[str, str]) -> bool:
     (job.folder / "config.toml").write_text(job.run.config.to_toml(), encoding="utf-8")
     output: IO[bytes]
     with job.log.open("ab") as output:
+        job.logged = output.tell()
         # a session of its own: an interrupt typed in the terminal reaches this process alone, which then ends them all
         job.process = subprocess.Popen(
             _command(job.folder),
@@ -164,15 +172,19 @@ def _look(job: Job, stopped: bool = False) -> bool:
     elif stopped:
         job.state = "stopped"
     else:
-        job.state, job.reason = "failed", _reason(job.log, status)
+        job.state, job.reason = "failed", _reason(job.log.read_bytes()[job.logged :], status)
     return True
 
 
-def _reason(path: Path, status: int) -> str:
+def _found_no_memory(job: Job) -> bool:
+    return job.state == "failed" and job.process is not None and job.process.returncode == NoMemoryError.status
+
+
+def _reason(printed: bytes, status: int) -> str:
     """Why a process failed: the line meant for the user, or the last one it wrote."""
     if status < 0:
         return f"killed by {signal.Signals(-status).name}"
-    lines = [line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    lines = [line.strip() for line in printed.decode(errors="replace").splitlines() if line.strip()]
     told = [line.removeprefix("fourierscale: ") for line in lines if line.startswith("fourierscale: ")]
     return (told or lines or [f"exit status {status}"])[-1]
 

@@ -19,7 +19,14 @@ from fourierscale.training.config import (
     load_config,
 )
 from fourierscale.training.datamodule import ScaleDataModule, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, NonFiniteLossError, StoppedError, TrainingError
+from fourierscale.training.errors import (
+    CheckpointError,
+    ConfigError,
+    NoMemoryError,
+    NonFiniteLossError,
+    StoppedError,
+    TrainingError,
+)
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.fit import fit
 from fourierscale.training.losses import (
@@ -40,6 +47,7 @@ __all__ = [
     "EvalConfig",
     "LossConfig",
     "ModelConfig",
+    "NoMemoryError",
     "NonFiniteLossError",
     "OptimConfig",
     "ScaleDataModule",

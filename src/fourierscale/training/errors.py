@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError", "ConfigError", "NonFiniteLossError", "StoppedError", "TrainingError"]
+__all__ = ["CheckpointError", "ConfigError", "NoMemoryError", "NonFiniteLossError", "StoppedError", "TrainingError"]
 
 
 class TrainingError(Exception):
@@ -18,6 +18,12 @@ class ConfigError(TrainingError):
 
 class CheckpointError(TrainingError):
     """A checkpoint or a file of weights that cannot be used."""
+
+
+class NoMemoryError(TrainingError):
+    """The GPU has too little memory, perhaps because other processes hold it."""
+
+    status = 12
 
 
 class NonFiniteLossError(TrainingError):

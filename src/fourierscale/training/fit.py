@@ -31,7 +31,7 @@ from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, StoppedError, TrainingError
+from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
@@ -70,6 +70,7 @@ def fit(
     Raises:
         ConfigError: A setting that cannot be.
         CheckpointError: A checkpoint that cannot be resumed from, or a folder that holds another run.
+        NoMemoryError: The GPU has too little memory.
         NonFiniteLossError: The loss became infinite or NaN.
         StoppedError: The user stopped it (Ctrl-C).
     """
@@ -111,11 +112,8 @@ def fit(
         started = time.perf_counter()
         handler = signal.getsignal(signal.SIGINT)
         try:
-            trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
-        except torch.OutOfMemoryError:
-            raise TrainingError(
-                f"the GPU has too little memory: lower data.batch_size (now {config.data.batch_size})"
-            ) from None
+            with _memory("data", config.data.batch_size):
+                trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
         except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
             if not trainer.interrupted:
                 raise
@@ -130,23 +128,35 @@ def fit(
     device = trainer.strategy.root_device
     final = _create(config)
     final.load_state_dict(module.final.state_dict())
-    metrics = evaluate(
-        final.to(device),
-        splits,
-        fit=splits.test.fit,
-        fit_size=splits.test.fit_size,
-        batch_size=config.eval.batch_size,
-        limit=config.eval.limit,
-        sample=config.eval.sample,
-        consistency=config.eval.consistency,
-        device=device,
-        workers=config.data.workers,
-    )
+    with _memory("eval", config.eval.batch_size):
+        metrics = evaluate(
+            final.to(device),
+            splits,
+            fit=splits.test.fit,
+            fit_size=splits.test.fit_size,
+            batch_size=config.eval.batch_size,
+            limit=config.eval.limit,
+            sample=config.eval.sample,
+            consistency=config.eval.consistency,
+            device=device,
+            workers=config.data.workers,
+        )
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
         save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
         (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return metrics
+
+
+@contextmanager
+def _memory(section: str, batch_size: int) -> Iterator[None]:
+    """Too little memory of the GPU, as one sentence."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise NoMemoryError(
+            f"the GPU has too little memory: lower {section}.batch_size (now {batch_size}), or run less beside it"
+        ) from None
 
 
 def resolve_model(config: Config, protocol: Protocol, classes: int, channels: int) -> Config:
