@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,15 @@ def test_a_mistake_gives_one_line_before_any_training(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.fixture
+def listening() -> Iterator[None]:
+    """Ctrl-C arrives: tests that were started in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listening")
 def test_stopped_with_ctrl_c_it_says_how_to_go_on_and_resumes(
     shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
