@@ -105,7 +105,8 @@ class LossConfig:
         weight: Its weight.
         margin: By how much a level has to be ahead.
         levels: Whether the levels' cross entropies are summed or averaged.
-        follow: Weight of the divergence of each level's prediction from that of the next coarser one.
+        follow: Weight of the divergence of each level's prediction from that of the next coarser one; for levels that
+            know nearly the same.
         real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
             between the two passes: for downscaling that is not ideal, where levels are not what downscaled images give.
         features: Weight of the equivariance error between the features of the two passes.

@@ -111,7 +111,8 @@ def level_divergence(logits: Tensor) -> Tensor:
     .. math:: \sum_{k \ge 1} \operatorname{KL}(p_{k-1} \,\|\, p_k), \qquad p_k = \mathrm{softmax}(\hat y[k])
 
     Only the finer one has a gradient: it shall keep what the coarser one holds possible. A finer level that is to be
-    ahead for the true class, whichever that is, then takes from classes that are unlikely at both.
+    ahead for the true class, whichever that is, then takes from classes that are unlikely at both. This is for levels
+    that know nearly the same: a level that knows far more than the coarser one has to, and may not, give up much.
 
     Args:
         logits: ``(B, L, classes)``, coarse to fine.
