@@ -92,7 +92,7 @@ def test_the_wide_residual_net_carries_scales_and_tells_each_place():
         assert place.entry
         return nn.Conv3d(inputs, outputs, 1, (1, stride, stride))
 
-    net = WideResNet(widths=(2, 4, 4, 6), conv=conv, shortcut=shortcut, norm=nn.BatchNorm3d).eval()
+    net = WideResNet(widths=(2, 4, 4, 6), conv=conv, shortcut=shortcut).eval()
     assert places[0] == (0, 0, 0, 1)
     assert places[1:5] == [(1, 0, 0, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 1)]
     assert [stride for *_, stride in places[5:]] == [2, 1, 1, 1, 2, 1, 1, 1]
@@ -110,7 +110,6 @@ def test_the_last_norm_and_the_maximum_over_scales_come_in_the_order_asked_for(f
         widths=(2, 4, 4, 6),
         conv=lambda i, o, stride, place: TwoScales(i, o, stride),
         shortcut=shortcut,
-        norm=nn.BatchNorm3d,
         max_before_norm=first,
     ).eval()
     net.norm.weight.data.fill_(-1.0)  # so that the order matters

@@ -11,6 +11,7 @@ from torch import nn
 
 from fourierscale.models.baselines.disco_basis import disco_basis
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.baselines.scales import ScaleMaxPool2d
 from fourierscale.models.baselines.steerable import (
     LiftingConv2d,
     MaxOverScales,
@@ -99,11 +100,12 @@ def build_disco_stl10(
             return residual_init(LiftingConv2d(inputs, outputs, basis, bias=False))
         if place.entry and place.group > 1:
             again = residual_init(LiftingConv2d(inputs, outputs, basis, bias=False))
-            return nn.Sequential(MaxOverScales(), again, nn.MaxPool3d((1, stride, stride)))
+            return nn.Sequential(MaxOverScales(), again, ScaleMaxPool2d(stride))
         return residual_init(ScaleConv2d(inputs, outputs, basis, bias=False))
 
     def shortcut(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
-        return nn.Sequential(pointwise_scale_conv(inputs, outputs, 1, place), nn.MaxPool3d((1, stride, stride)))
+        pool = nn.Identity() if stride == 1 else ScaleMaxPool2d(stride)
+        return nn.Sequential(pointwise_scale_conv(inputs, outputs, 1, place), pool)
 
     return WideResNet(
         in_channels,
@@ -112,7 +114,6 @@ def build_disco_stl10(
         dropout,
         conv=conv,
         shortcut=shortcut,
-        norm=nn.BatchNorm3d,
         max_before_norm=True,
     )
 

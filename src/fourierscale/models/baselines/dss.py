@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
 from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.models.baselines.scale_space import GaussianLift
+from fourierscale.models.baselines.scales import neighbours, stack_scales
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
 
@@ -94,13 +95,12 @@ class DilatedScaleConv2d(nn.Module):
                 f"expected features of shape (batch, {self.in_channels}, at least {self.scales + self.extent - 1} "
                 f"scales, height, width), got {tuple(x.shape)}"
             )
-        weight = self.weight.flatten(1, 2)
+        weight = self.weight.transpose(1, 2).flatten(1, 2)  # (C', E C, k, k)
         # One convolution per scale: in one for all, nearly every tap of the widest kernels would be a zero.
         outputs = [
-            same_conv2d(x[:, :, s : s + self.extent].flatten(1, 2), weight, self.stride, dilation=2**s)
-            for s in range(self.scales)
+            same_conv2d(neighbours(x, s, self.extent), weight, self.stride, dilation=2**s) for s in range(self.scales)
         ]
-        return torch.stack(outputs, 2)
+        return stack_scales(outputs)
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(model)``."""
@@ -182,9 +182,7 @@ def build_dss_stl10(
         return DilatedScaleConv2d(inputs, outputs, 1, left[place.group], 1, stride, init="delta")
 
     door = GaussianLift(scales, zero_scale)
-    return WideResNet(
-        in_channels, classes, widths, dropout, conv=conv, shortcut=shortcut, norm=nn.BatchNorm3d, door=door
-    )
+    return WideResNet(in_channels, classes, widths, dropout, conv=conv, shortcut=shortcut, door=door)
 
 
 register(

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
+from fourierscale.models.baselines.scales import ScaleNorm, each_scale, max_over_scales
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
 
@@ -76,10 +77,7 @@ class MnistFrame(nn.Module):
         inputs = (in_channels, *widths)
         self.convs = nn.ModuleList(conv(inputs[stage], inputs[stage + 1], stage) for stage in range(3))
         self.pools = nn.ModuleList(pools or (nn.MaxPool2d(2), nn.MaxPool2d(2), nn.MaxPool2d(4, padding=2)))
-        self.norms = nn.ModuleList(
-            nn.BatchNorm3d(width) if keep else nn.BatchNorm2d(width)
-            for width, keep in zip(widths, self.keep_scales, strict=True)
-        )
+        self.norms = nn.ModuleList(ScaleNorm(width) for width in widths)
         self.head = nn.Sequential(
             nn.Flatten(),
             nn.Linear(CELLS * widths[-1], hidden, bias=head_bias),
@@ -91,7 +89,7 @@ class MnistFrame(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, 28, 28)`` to logits ``(B, classes)``."""
-        last = self.norms[2](_pool(self.pools[2], self._last_map(x)))
+        last = self.norms[2](each_scale(self.pools[2], self._last_map(x)))
         logits: Tensor = self.head(max_over_scales(last))
         return logits
 
@@ -106,7 +104,7 @@ class MnistFrame(nn.Module):
             x = self.convs[stage](x)
             x = nn.functional.relu(x if self.keep_scales[stage] else max_over_scales(x))
             if stage < 2:
-                x = self.norms[stage](_pool(self.pools[stage], x))
+                x = self.norms[stage](each_scale(self.pools[stage], x))
         return x
 
 
@@ -122,11 +120,6 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(x)
 
 
-def max_over_scales(x: Tensor) -> Tensor:
-    """``(B, C, S, H, W)`` to ``(B, C, H, W)``; an image without scales as it is."""
-    return x.amax(2) if x.ndim == 5 else x
-
-
 def check_images(x: Tensor, channels: int, side: int | None = None) -> None:
     """Refuse what is not a batch of images of so many channels and, if given, of this side."""
     if x.ndim != 4 or x.shape[1] != channels or (side is not None and tuple(x.shape[2:]) != (side, side)):
@@ -135,14 +128,6 @@ def check_images(x: Tensor, channels: int, side: int | None = None) -> None:
             f"expected images of shape (batch, {channels}, {size}), got {tuple(x.shape)}"
             + ("" if side is None else ": smaller ones are brought to this size by fourierscale.data.fit.fit_to")
         )
-
-
-def _pool(pool: nn.Module, x: Tensor) -> Tensor:
-    """Pool the last two axes; scales are so many further channels."""
-    if x.ndim == 4:
-        pooled: Tensor = pool(x)
-        return pooled
-    return pool(x.flatten(1, 2)).unflatten(1, x.shape[1:3])  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -196,9 +181,8 @@ class WideResNet(nn.Module):
         conv: Makes each convolution, stem included; it may add, keep or reduce a scale axis, and may pool where a
             stride is asked for.
         shortcut: Makes each 1x1 shortcut, for the :class:`Place` of the first convolution beside it.
-        norm: Makes a norm of so many channels; ``nn.BatchNorm3d`` for features with scales.
         door: What an image goes through first, for example a lift to a scale axis.
-        max_before_norm: Whether the maximum over scales is taken in front of the last norm, then one of images.
+        max_before_norm: Whether the maximum over scales is taken in front of the last norm.
 
     >>> import torch
     >>> net = WideResNet(widths=(4, 8, 8, 16)).eval()
@@ -217,7 +201,6 @@ class WideResNet(nn.Module):
         *,
         conv: PlacedConv = conv3x3,
         shortcut: PlacedConv = conv1x1,
-        norm: Callable[[int], nn.Module] = nn.BatchNorm2d,
         door: nn.Module | None = None,
         max_before_norm: bool = False,
     ) -> None:
@@ -233,11 +216,11 @@ class WideResNet(nn.Module):
                 inputs = widths[group - 1] if block == 0 else widths[group]
                 place = Place(group, block)
                 blocks.append(
-                    _Block(inputs, widths[group], stride if block == 0 else 1, place, dropout, conv, shortcut, norm)
+                    _Block(inputs, widths[group], stride if block == 0 else 1, place, dropout, conv, shortcut)
                 )
         self.blocks = nn.Sequential(*blocks)
         self.max_before_norm = max_before_norm
-        self.norm = nn.BatchNorm2d(widths[-1]) if max_before_norm else norm(widths[-1])
+        self.norm = ScaleNorm(widths[-1])
         self.head = nn.Linear(widths[-1], classes)
         nn.init.zeros_(self.head.bias)
         for module in self.modules():
@@ -270,10 +253,9 @@ class _Block(nn.Module):
         dropout: float,
         conv: PlacedConv,
         shortcut: PlacedConv,
-        norm: Callable[[int], nn.Module],
     ) -> None:
         super().__init__()
-        self.norms = nn.ModuleList([norm(in_channels), norm(out_channels)])
+        self.norms = nn.ModuleList([ScaleNorm(in_channels), ScaleNorm(out_channels)])
         second = Place(place.group, place.block, 1)
         self.convs = nn.ModuleList(
             [conv(in_channels, out_channels, stride, place), conv(out_channels, out_channels, 1, second)]

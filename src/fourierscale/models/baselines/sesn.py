@@ -107,7 +107,6 @@ def build_sesn_stl10(
         dropout,
         conv=conv,
         shortcut=pointwise_scale_conv,
-        norm=nn.BatchNorm3d,
         max_before_norm=True,
     )
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from fourierscale.functional.constants import constant
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.models.baselines.same_conv import halved
+from fourierscale.models.baselines.scales import max_over_scales, stack_scales
 from fourierscale.models.baselines.separable import times_each
 from fourierscale.models.registry import ModelInfo, register
 
@@ -56,10 +58,11 @@ class ScaleInvariantConv2d(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, C, H, W)`` in, ``(B, C', H / stride, W / stride)`` out."""
-        resized = torch.cat([_resize(x, scale) for scale in self.scales])
-        parts = torch.unflatten(super().forward(resized), 0, (len(self.scales), -1))
-        back = [_resize(part, 1 / scale) for part, scale in zip(parts, self.scales, strict=True)]
-        return torch.stack(back).amax(0)
+        if halved(x):
+            x = x.contiguous(memory_format=torch.channels_last)
+        y = super().forward(torch.cat([_resize(x, scale) for scale in self.scales]))
+        parts = zip(y.chunk(len(self.scales)), self.scales, strict=True)
+        return max_over_scales(stack_scales([_resize(part, 1 / scale) for part, scale in parts]))
 
     def extra_repr(self) -> str:
         """That of a convolution, and the scales."""
@@ -71,7 +74,11 @@ def _resize(x: Tensor, scale: float) -> Tensor:
     if scale == 1:
         return x
     rows, columns = (resize_matrix(n, max(1, int(n * scale)), x.dtype, x.device) for n in x.shape[-2:])
-    return (times_each(rows, x.flatten(0, 1)) @ columns.mT).view(x.shape)
+    if x.is_contiguous():
+        return (times_each(rows, x.flatten(0, 1)) @ columns.mT).view(x.shape)
+    last = x.permute(0, 2, 3, 1)  # channels
+    turned = times_each(rows, last.flatten(2)).view(last.shape)
+    return times_each(columns, turned.flatten(0, 1)).view(last.shape).permute(0, 3, 1, 2)
 
 
 @constant

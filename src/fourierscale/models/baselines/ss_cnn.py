@@ -125,7 +125,7 @@ class SteerableConv2d(nn.Module):
         """``(B, C, H, W)`` in, ``(B, C', H / stride, W / stride)`` out."""
         filters = self.filters().flatten(0, 1)
         y = same_conv2d(x, filters.to(x.dtype), self.stride)
-        return torch.unflatten(y, 1, (len(self.sizes), -1)).amax(1)
+        return y if len(self.sizes) == 1 else torch.unflatten(y, 1, (len(self.sizes), -1)).amax(1)
 
     def extra_repr(self) -> str:
         """Channels, sizes and orders, for ``print(model)``."""

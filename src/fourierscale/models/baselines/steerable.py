@@ -13,12 +13,20 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
-from fourierscale.models.baselines.frames import Place, max_over_scales
-from fourierscale.models.baselines.same_conv import same_conv2d, spectrum_pays
+from fourierscale.models.baselines.frames import Place
+from fourierscale.models.baselines.same_conv import halved, same_conv2d, spectrum_pays
+from fourierscale.models.baselines.scales import each_scale, max_over_scales, neighbours, stack_scales
 from fourierscale.models.baselines.separable import lines_of, separable_conv2d
 from fourierscale.nn.checks import positive
 
-__all__ = ["LiftingConv2d", "MaxOverScales", "ScaleConv2d", "pointwise_scale_conv", "residual_init"]
+__all__ = [
+    "LiftingConv2d",
+    "MaxOverScales",
+    "PointwiseScaleConv2d",
+    "ScaleConv2d",
+    "pointwise_scale_conv",
+    "residual_init",
+]
 
 
 class _BasisConv2d(nn.Module):
@@ -39,6 +47,7 @@ class _BasisConv2d(nn.Module):
         self.stride = positive(stride, "stride")
         self.extent = positive(extent, "extent")
         self.scales = basis.shape[1]
+        self.taps = [nonzero_taps(functions) for functions in basis.unbind(1)]
         add_fixed(self, "basis", basis)
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, extent, basis.shape[0]))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
@@ -49,8 +58,15 @@ class _BasisConv2d(nn.Module):
         kernels = self.weight @ self.basis.flatten(1)
         return torch.unflatten(kernels, 3, self.basis.shape[1:])
 
-    def _bias(self) -> Tensor | float:
-        return 0.0 if self.bias is None else self.bias[:, None, None, None]
+    def _convolve(self, x: Tensor, kernels: Tensor, scale: int) -> Tensor:
+        """Images ``(B, C, H, W)`` with the kernels ``(C', C, size, size)`` of a scale."""
+        taps, step = self.taps[scale]
+        if self.stride == 1 and spectrum_pays(x, kernels):
+            taps, step = slice(None), 1  # to which the number of taps is nothing
+        return same_conv2d(x, kernels[..., taps, taps], self.stride, step)
+
+    def _biased(self, y: Tensor) -> Tensor:
+        return y if self.bias is None else y + self.bias[:, None, None, None]
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(model)``."""
@@ -65,8 +81,9 @@ class LiftingConv2d(_BasisConv2d):
 
     .. math:: y[c', s] = \sum_c \Big(\sum_i w_{c' c i} \, \psi_{i s}\Big) * x[c]
 
-    It is one convolution: the kernels of all scales are so many output channels. Padding is with zeros, "same". The
-    weights begin as those of ``nn.Conv2d`` do, the bias at zero.
+    It is one convolution: the kernels of all scales are so many output channels. In half precision on GPUs it is one
+    for each scale, which leaves the scales as the next layer wants them. Padding is with zeros, "same". The weights
+    begin as those of ``nn.Conv2d`` do, the bias at zero.
 
     Args:
         in_channels: Channels of the image.
@@ -86,9 +103,11 @@ class LiftingConv2d(_BasisConv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to features ``(B, C', S, H, W)``."""
-        kernels = self.kernels()[:, :, 0].transpose(1, 2).flatten(0, 1)  # (C' S, C, size, size)
-        y = same_conv2d(x, kernels, self.stride)
-        return torch.unflatten(y, 1, (self.out_channels, self.scales)) + self._bias()
+        kernels = self.kernels()[:, :, 0]  # (C', C, S, size, size)
+        if halved(x):
+            return self._biased(stack_scales([self._convolve(x, kernels[:, :, s], s) for s in range(self.scales)]))
+        y = same_conv2d(x, kernels.transpose(1, 2).flatten(0, 1), self.stride)
+        return self._biased(torch.unflatten(y, 1, (self.out_channels, self.scales)))
 
 
 class ScaleConv2d(_BasisConv2d):
@@ -127,7 +146,6 @@ class ScaleConv2d(_BasisConv2d):
         bias: bool = True,
     ) -> None:
         super().__init__(in_channels, out_channels, basis, stride, bias, extent)
-        self.taps = [nonzero_taps(functions) for functions in basis.unbind(1)]
         lines = lines_of(basis.double()) if basis[0, 0].numel() > 2 * len(basis) else None
         for name, line in zip(("rows", "columns"), lines or (None, None), strict=True):
             if line is None:
@@ -142,26 +160,19 @@ class ScaleConv2d(_BasisConv2d):
                 f"expected features of shape (batch, {self.in_channels}, {self.scales}, height, width), "
                 f"got {tuple(x.shape)}"
             )
-        seen = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1))
+        if self.extent > 1:
+            x = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1))
         conv = self._convolutions()
-        outputs = [conv(seen[:, :, s : s + self.extent].flatten(1, 2), s) for s in range(self.scales)]
-        return torch.stack(outputs, 2) + self._bias()
+        return self._biased(stack_scales([conv(neighbours(x, s, self.extent), s) for s in range(self.scales)]))
 
     def _convolutions(self) -> Callable[[Tensor, int], Tensor]:
-        """What maps ``(B, C E, H, W)`` at a scale to ``(B, C', H, W)``."""
+        """What maps ``(B, E C, H, W)`` at a scale to ``(B, C', H, W)``."""
         if self.rows is not None and self.columns is not None:
             rows, columns, side = self.rows, self.columns, self.rows.shape[1]
-            weight = torch.unflatten(self.weight.flatten(1, 2), -1, (side, side))
+            weight = torch.unflatten(self.weight.transpose(1, 2).flatten(1, 2), -1, (side, side))
             return lambda x, s: separable_conv2d(x, weight, rows[s], columns[s], self.stride)
-        kernels = self.kernels().flatten(1, 2)  # (C', C E, S, size, size)
-
-        def convolve(x: Tensor, s: int) -> Tensor:
-            taps, step = self.taps[s]
-            if self.stride == 1 and spectrum_pays(x, kernels[:, :, s]):
-                taps, step = slice(None), 1  # to which the number of taps is nothing
-            return same_conv2d(x, kernels[:, :, s, taps, taps], self.stride, step)
-
-        return convolve
+        kernels = self.kernels().transpose(1, 2).flatten(1, 2)  # (C', E C, S, size, size)
+        return lambda x, s: self._convolve(x, kernels[:, :, s], s)
 
 
 def nonzero_taps(functions: Tensor) -> tuple[slice, int]:
@@ -195,6 +206,17 @@ def residual_init(conv: nn.Module) -> nn.Module:
     return conv
 
 
+class PointwiseScaleConv2d(nn.Conv3d):
+    """A 1x1 convolution of features with scales, the same at each of them; no bias."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int = 1) -> None:
+        super().__init__(in_channels, out_channels, 1, (1, stride, stride), bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features ``(B, C, S, H, W)`` to ``(B, C', S, H / stride, W / stride)``."""
+        return each_scale(lambda images: same_conv2d(images, self.weight[:, :, 0], self.stride[1]), x)
+
+
 def pointwise_scale_conv(in_channels: int, out_channels: int, stride: int, place: Place) -> nn.Module:
-    """The 1x1 shortcut of features with scales, the same at each of them."""
-    return residual_init(nn.Conv3d(in_channels, out_channels, 1, (1, stride, stride), bias=False))
+    """The 1x1 shortcut of features with scales."""
+    return residual_init(PointwiseScaleConv2d(in_channels, out_channels, stride))

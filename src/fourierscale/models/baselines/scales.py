@@ -1,0 +1,71 @@
+"""Features with a scale axis, ``(B, C, S, H, W)``: how they lie in memory, and what is done at each of their scales.
+
+They lie scale by scale, so the images of one scale, or of all scales, are an ordinary batch without a copy. In half
+precision on GPUs the channels come last in memory, as tensor cores want them, and stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ScaleMaxPool2d", "ScaleNorm", "each_scale", "max_over_scales", "neighbours", "stack_scales"]
+
+
+def stack_scales(images: Sequence[Tensor]) -> Tensor:
+    """Images ``(B, C, H, W)`` of every scale to features ``(B, C, S, H, W)``.
+
+    >>> stack_scales([torch.rand(2, 3, 8, 8) for _ in range(4)]).shape
+    torch.Size([2, 3, 4, 8, 8])
+    """
+    return _apart(torch.cat(list(images)), len(images))
+
+
+def each_scale(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A function of images at every scale, which are so many more images to it; images without scales as they are.
+
+    >>> each_scale(nn.AvgPool2d(2), torch.rand(2, 3, 4, 8, 8)).shape
+    torch.Size([2, 3, 4, 4, 4])
+    """
+    if x.ndim == 4:
+        return function(x)
+    return _apart(function(x.permute(2, 0, 1, 3, 4).flatten(0, 1)), x.shape[2])
+
+
+def max_over_scales(x: Tensor) -> Tensor:
+    """``(B, C, S, H, W)`` to ``(B, C, H, W)``; an image without scales as it is."""
+    if x.ndim == 4:
+        return x
+    if x.stride(1) == 1 and x.shape[1] > 1:  # channels last, and so is the result
+        return x.permute(2, 0, 3, 4, 1).amax(0).permute(0, 3, 1, 2)
+    return x.amax(2)
+
+
+def neighbours(x: Tensor, scale: int, extent: int) -> Tensor:
+    """So many scales of features from this one on, side by side as channels: ``(B, extent * C, H, W)``."""
+    if extent == 1:
+        return x[:, :, scale]
+    return torch.cat([x[:, :, scale + e] for e in range(extent)], 1)
+
+
+class ScaleNorm(nn.BatchNorm2d):
+    """Batch norm of images or of features with scales, with one mean and one variance for all scales."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, C, H, W)`` or ``(B, C, S, H, W)`` in and out."""
+        return each_scale(super().forward, x)
+
+
+class ScaleMaxPool2d(nn.MaxPool2d):
+    """Max pooling of images or of features with scales."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, C, H, W)`` or ``(B, C, S, H, W)`` in, with smaller images out."""
+        return each_scale(super().forward, x)
+
+
+def _apart(images: Tensor, count: int) -> Tensor:
+    """Images of all scales, scale by scale, as features."""
+    return torch.unflatten(images, 0, (count, -1)).permute(1, 2, 0, 3, 4)
