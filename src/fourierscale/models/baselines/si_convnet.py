@@ -61,7 +61,7 @@ class ScaleInvariantConv2d(nn.Conv2d):
         if halved(x):
             x = x.contiguous(memory_format=torch.channels_last)
         y = super().forward(torch.cat([_resize(x, scale) for scale in self.scales]))
-        parts = zip(y.chunk(len(self.scales)), self.scales, strict=True)
+        parts = zip(torch.unflatten(y, 0, (len(self.scales), -1)), self.scales, strict=True)
         return max_over_scales(stack_scales([_resize(part, 1 / scale) for part, scale in parts]))
 
     def extra_repr(self) -> str:
