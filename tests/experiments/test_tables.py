@@ -98,6 +98,10 @@ def test_configs_of_all_rows_load(name: str) -> None:
     create_model(config.model.name, **config.model.overrides)
 
 
+def test_no_two_tables_have_one_title() -> None:
+    assert len({table.title for table in TABLES.values()}) == len(TABLES)
+
+
 def test_settings_of_a_table_reach_its_rows() -> None:
     def config(table: str, row: str, column: int = 0) -> Config:
         found = find_table(table)

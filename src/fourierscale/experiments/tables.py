@@ -181,7 +181,7 @@ def _with(rows: Sequence[Row], *settings: str) -> tuple[Row, ...]:
     return tuple(replace(row, settings=(*row.settings, *settings)) for row in rows)
 
 
-def _digits(name: str, protocol: str, paper: str, own: Sequence[str] = (), note: str = "") -> Table:
+def _digits(name: str, protocol: str, paper: str, own: Sequence[str] = (), note: str = "", which: str = "") -> Table:
     printed = PAPER[paper]
     aliased = paper == "mnist-gaussian"
     augment = "early-warp" if aliased else "warp"
@@ -195,7 +195,7 @@ def _digits(name: str, protocol: str, paper: str, own: Sequence[str] = (), note:
         rows[-2] = replace(rows[-2], changes=(*rows[-2].changes, told))
     return Table(
         name,
-        printed.title,
+        printed.title + which,
         protocol,
         _metrics(printed),
         _with(rows, f"data.protocol={protocol}"),
@@ -326,8 +326,8 @@ TABLES: dict[str, Table] = {
         _efficiency(),
         _consistency(),
         _ablation(),
-        _digits("mnist-gaussian", "mnist-scale-gaussian", "mnist-gaussian", note=BLUR),
-        _digits("mnist-bicubic", "mnist-scale-bicubic", "mnist-gaussian", note=BLUR),
+        _digits("mnist-gaussian", "mnist-scale-gaussian", "mnist-gaussian", note=BLUR, which=", Gaussian"),
+        _digits("mnist-bicubic", "mnist-scale-bicubic", "mnist-gaussian", note=BLUR, which=", bicubic"),
         *(
             _colour(name, protocol, end, fit, kind, f"{note} {BLUR}" if kind else note)
             for name, protocol, note in COLOURS
