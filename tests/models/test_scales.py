@@ -6,8 +6,8 @@ from torch import nn
 
 from fourierscale.models.baselines import same_conv, si_convnet, steerable
 from fourierscale.models.baselines.scales import (
+    ScaleBatchNorm2d,
     ScaleMaxPool2d,
-    ScaleNorm,
     each_scale,
     max_over_scales,
     neighbours,
@@ -46,7 +46,7 @@ def test_nothing_is_copied_and_channels_stay_where_they_are(channels_last):
     seen = []
     each_scale(lambda x: seen.append(x) or x, features)
     assert seen[0].data_ptr() == features.data_ptr()
-    whole = [features, features.relu(), ScaleNorm(5).double()(features), ScaleMaxPool2d(2)(features)]
+    whole = [features, features.relu(), ScaleBatchNorm2d(5).double()(features), ScaleMaxPool2d(2)(features)]
     for x in (*whole, max_over_scales(features)):
         assert lies_channels_last(x) == channels_last
 
@@ -59,7 +59,7 @@ def test_a_pointwise_convolution_is_a_matrix_at_every_sample_of_every_scale():
 
 def test_the_norm_has_one_mean_and_one_variance_for_all_scales():
     features = stack_scales(images())
-    ours, expected = ScaleNorm(5).double(), nn.BatchNorm3d(5).double()
+    ours, expected = ScaleBatchNorm2d(5).double(), nn.BatchNorm3d(5).double()
     torch.testing.assert_close(ours(features), expected(features))
     for mine, theirs in zip(ours.state_dict().values(), expected.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, theirs)

@@ -25,7 +25,7 @@ from fourierscale.kernels.layers import channel_first, frequency_first
 from fourierscale.models import ScaleClassifier, create_model, model_info
 from fourierscale.models.baselines.disco_basis import disco_basis
 from fourierscale.models.baselines.hermite import hermite_basis
-from fourierscale.models.baselines.scales import ScaleNorm
+from fourierscale.models.baselines.scales import ScaleBatchNorm2d
 from fourierscale.models.baselines.steerable import ScaleConv2d
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
@@ -92,7 +92,7 @@ def _pair_peer(name: str, case: Case, ours: Any, images: Tensor) -> Contestant:
         return Contestant(name, FnoLayer(c, c, band(min(case.size, 28))), images)
     if name in SCALES:
         basis = hermite_basis(7, SCALES[name], 9) if name == "sesn" else disco_basis(5, 3, SCALES[name])
-        layer = nn.Sequential(ScaleConv2d(c, c, basis, bias=False), ScaleNorm(c), nn.ReLU())
+        layer = nn.Sequential(ScaleConv2d(c, c, basis, bias=False), ScaleBatchNorm2d(c), nn.ReLU())
         return Contestant(name, layer, images[:, :, None].repeat(1, 1, len(SCALES[name]), 1, 1))
     raise ValueError(f"unknown peer {name!r} of a pair of layers")
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
-from fourierscale.models.baselines.scales import ScaleNorm, each_scale, max_over_scales
+from fourierscale.models.baselines.scales import ScaleBatchNorm2d, each_scale, max_over_scales
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
 
@@ -77,7 +77,7 @@ class MnistFrame(nn.Module):
         inputs = (in_channels, *widths)
         self.convs = nn.ModuleList(conv(inputs[stage], inputs[stage + 1], stage) for stage in range(3))
         self.pools = nn.ModuleList(pools or (nn.MaxPool2d(2), nn.MaxPool2d(2), nn.MaxPool2d(4, padding=2)))
-        self.norms = nn.ModuleList(ScaleNorm(width) for width in widths)
+        self.norms = nn.ModuleList(ScaleBatchNorm2d(width) for width in widths)
         self.head = nn.Sequential(
             nn.Flatten(),
             nn.Linear(CELLS * widths[-1], hidden, bias=head_bias),
@@ -220,7 +220,7 @@ class WideResNet(nn.Module):
                 )
         self.blocks = nn.Sequential(*blocks)
         self.max_before_norm = max_before_norm
-        self.norm = ScaleNorm(widths[-1])
+        self.norm = ScaleBatchNorm2d(widths[-1])
         self.head = nn.Linear(widths[-1], classes)
         nn.init.zeros_(self.head.bias)
         for module in self.modules():
@@ -255,7 +255,7 @@ class _Block(nn.Module):
         shortcut: PlacedConv,
     ) -> None:
         super().__init__()
-        self.norms = nn.ModuleList([ScaleNorm(in_channels), ScaleNorm(out_channels)])
+        self.norms = nn.ModuleList([ScaleBatchNorm2d(in_channels), ScaleBatchNorm2d(out_channels)])
         second = Place(place.group, place.block, 1)
         self.convs = nn.ModuleList(
             [conv(in_channels, out_channels, stride, place), conv(out_channels, out_channels, 1, second)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ScaleMaxPool2d", "ScaleNorm", "each_scale", "max_over_scales", "neighbours", "stack_scales"]
+__all__ = ["ScaleBatchNorm2d", "ScaleMaxPool2d", "each_scale", "max_over_scales", "neighbours", "stack_scales"]
 
 
 def stack_scales(images: Sequence[Tensor]) -> Tensor:
@@ -50,7 +50,7 @@ def neighbours(x: Tensor, scale: int, extent: int) -> Tensor:
     return torch.cat([x[:, :, scale + e] for e in range(extent)], 1)
 
 
-class ScaleNorm(nn.BatchNorm2d):
+class ScaleBatchNorm2d(nn.BatchNorm2d):
     """Batch norm of images or of features with scales, with one mean and one variance for all scales."""
 
     def forward(self, x: Tensor) -> Tensor:
