@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -50,6 +52,23 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     start = "import pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
     text = start + textwrap.dedent(code)
     monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", text, str(folder)])
+
+
+def test_no_process_is_left_behind_when_this_one_is_told_to_terminate(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "time.sleep(60)")
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def terminate(jobs: Sequence[Job]) -> None:
+        seen[:] = [job.process for job in jobs]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as stopped:
+        run_all(make_runs(digits, seeds=(0, 1)), tmp_path, tmp_path / "results", 2, watch=terminate, interval=0.05)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert [process.poll() for process in seen] == [-signal.SIGTERM] * 2
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits: Path, tmp_path: Path) -> None:

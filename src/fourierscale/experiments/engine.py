@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 from fourierscale.data.cache import locked
 from fourierscale.data.errors import DataError
@@ -62,6 +63,24 @@ class Job:
 Watch: TypeAlias = Callable[[Sequence[Job]], None]
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end this process as an exit does, by way of ``finally``; only the main thread can ask for that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@_terminable()
 def run_all(
     runs: Sequence[Run],
     out: str | os.PathLike[str],
@@ -76,7 +95,7 @@ def run_all(
     A run whose result is in ``results``, or whose folder holds metrics of the same config, is never trained again. A
     run that was stopped or that failed continues from its last checkpoint; one that found too little memory on the GPU
     beside others does so when one of them has ended, and from then on fewer run at a time. When this function ends,
-    however it ends, no process of its own is left.
+    by itself, by an interrupt or because this process is told to terminate, no process of its own is left.
 
     Args:
         runs: What to train.
