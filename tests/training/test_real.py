@@ -59,7 +59,7 @@ class _Trainer:
 
 def test_a_step_is_the_mean_of_two_passes_and_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = find_protocol("mnist-scale-gaussian")
-    config = small_config("loss.real=0.6", "loss.features=0.4", "model.overrides.dropout=0.0")
+    config = small_config("loss.real=0.6", "loss.features=0.4", "loss.follow=0.2", "model.overrides.dropout=0.0")
     model = create_model("scalenet-tiny", widths=(4, 6), hidden=8, dropout=0.0)
     module = ScaleModule(model, config, 10, (28,), protocol)
     monkeypatch.setattr(ScaleModule, "_words", lambda self, number: (0, 0, number, 0))
@@ -71,11 +71,11 @@ def test_a_step_is_the_mean_of_two_passes_and_the_penalty(monkeypatch: pytest.Mo
     own, small = passes(x), passes(downscale(x, lower, "gaussian"))
     expected = two_pass_penalty(own, small, labels, 0.6, 0.4, 0.5)
     for logits, _ in (own, small):
-        expected = expected + scale_loss(logits, labels, "pairs", 0.1, 0.5) / 2
+        expected = expected + scale_loss(logits, labels, "pairs", 0.1, 0.5, follow=0.2) / 2
     torch.testing.assert_close(got, expected)
     smallest = torch.randn(4, 1, 8, 8)
     alone = module._two_passes(Batch(smallest, labels, 8, torch.arange(4)), 7)
-    torch.testing.assert_close(alone, scale_loss(model(smallest), labels, "pairs", 0.1, 0.5))
+    torch.testing.assert_close(alone, scale_loss(model(smallest), labels, "pairs", 0.1, 0.5, follow=0.2))
 
 
 def test_it_trains_and_its_checkpoint_holds_the_model_once(tmp_path: Path) -> None:
