@@ -111,7 +111,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def wait(self, condition: str, seconds: float = 20.0) -> None:
+    def wait(self, condition: str, seconds: float = 60.0) -> None:
         """Until an expression is true."""
         end = time.monotonic() + seconds
         while not self.run(f"Boolean({condition})"):
