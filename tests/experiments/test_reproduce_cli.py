@@ -58,7 +58,7 @@ def test_runs_end_in_results_and_status_and_a_failure_in_one_line(
     command = ["reproduce", "run", "mnist-all", "mnist-ablation", "--rows", "ours-best", "--jobs", "3"]
     assert main([*command, "--data-dir", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
-    assert "1 of 3 runs finished (0 of them before), 2 failed, 0 to be resumed" in printed
+    assert "1 of 3 runs finished (0 of them before), 2 failed, 0 to be resumed; 0 min " in printed
     (line,) = [line for line in printed.splitlines() if line.startswith("failed: mnist-all-ours-best-seed1: ")]
     log = next(Path("runs/reproduce").glob("mnist-all-ours-best-*-seed1")) / "run.log"
     assert line == f"failed: mnist-all-ours-best-seed1: the abacus is out of beads ({log})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,9 +90,10 @@ def run(
         for planned in found.runs:
             console.print(planned.command, markup=False, soft_wrap=True)
         return
+    started = time.monotonic()
     with _screen(console) as watch:
         done = run_all(found.runs, out, results, jobs, None if limit is None else 60 * limit, watch)
-    _summary(console, done, results)
+    _summary(console, done, results, round(time.monotonic() - started))
     if found.refused or any(job.state == "failed" for job in done):
         raise typer.Exit(1)
 
@@ -179,12 +181,12 @@ def _numbers(text: str | None) -> list[int]:
         raise typer.BadParameter(f"expected seeds such as 0,1,2, got {text!r}") from None
 
 
-def _summary(console: Console, jobs: Sequence[Job], results: Path) -> None:
+def _summary(console: Console, jobs: Sequence[Job], results: Path, seconds: int) -> None:
     counts = {state: sum(job.state == state for job in jobs) for state in ("done", "failed", "stopped")}
     before = sum(job.known for job in jobs)
     console.print(
         f"{counts['done']} of {len(jobs)} runs finished ({before} of them before), {counts['failed']} failed, "
-        f"{counts['stopped']} to be resumed; results are in {results}",
+        f"{counts['stopped']} to be resumed; {seconds // 60} min {seconds % 60} s; results are in {results}",
         soft_wrap=True,
     )
     for job in jobs:
