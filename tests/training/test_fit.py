@@ -22,12 +22,14 @@ from fourierscale.training import (
     ConfigError,
     NoMemoryError,
     NonFiniteLossError,
+    evaluate,
     fit,
     load_config,
     load_model,
     read_info,
 )
 from fourierscale.training.callbacks import read_log
+from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -72,6 +74,21 @@ def test_a_saved_model_gives_the_measured_predictions(run: tuple[Path, dict]) ->
     assert right / 60 == pytest.approx(metrics["accuracy"])
     again = load_model(folder / "model.safetensors")
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_validation_is_that_of_the_weights_with_the_optimizer_of_a_gpu_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fused(model: torch.nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameter_groups(model, config.weight_decay), lr=config.lr, fused=True)
+
+    monkeypatch.setattr("fourierscale.training.module.make_optimizer", fused)
+    splits = small_splits()
+    fit(small_config("train.epochs=3"), tmp_path / "run", splits=splits)
+    last = read_log(tmp_path / "run" / "log.csv")[-1]
+    measured = evaluate(load_model(tmp_path / "run"), splits, split="val")
+    assert float(last["val_acc"]) == pytest.approx(measured["accuracy"], abs=1e-6)
+    assert float(last["val_loss"]) == pytest.approx(measured["loss"], rel=1e-4)
 
 
 def test_a_finished_run_is_not_overwritten(run: tuple[Path, dict]) -> None:

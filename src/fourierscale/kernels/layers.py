@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,11 +18,53 @@ from fourierscale.kernels import mixing, operators, plain
 from fourierscale.kernels.backend import implementation
 from fourierscale.kernels.nested import Options, encode, is_chain
 
-Spectra: TypeAlias = "dict[tuple[Any, ...], Tensor]"
-"""Spectra of one layer that were made before, by what they were made from."""
-
 KEPT = 2**25
 """Entries of the spectra that a layer keeps at most."""
+
+
+class Spectra:
+    """Spectra of one layer by their size, for as long as the parameters they were made from stay what they are.
+
+    A parameter that is another tensor, lies elsewhere or was changed in place is noticed. A fused optimizer and a write
+    to ``parameter.data`` leave no trace of their change: a layer has to :meth:`forget` whenever its parameters may have
+    changed.
+    """
+
+    def __init__(self) -> None:
+        self._made_from: list[tuple[Tensor, int, int]] = []
+        self._by_size: dict[tuple[int, ...], Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_size)
+
+    def forget(self) -> None:
+        """Drop all."""
+        self._made_from, self._by_size = [], {}
+
+    def hold(self, parameters: Sequence[Tensor]) -> Spectra:
+        """Itself, without what was made from other parameters than these."""
+        now = [(parameter, parameter.data_ptr(), parameter._version) for parameter in parameters]
+        if len(now) != len(self._made_from) or any(
+            new is not old or which != known for (new, *which), (old, *known) in zip(now, self._made_from, strict=True)
+        ):
+            self.forget()
+            self._made_from = now
+        return self
+
+    def get(self, size: tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:
+        """The spectrum of a size, made if it is not there; so many are kept that :data:`KEPT` is not exceeded."""
+        if size in self._by_size:
+            return self._by_size[size]
+        spectrum = make()
+        if self.entries() + spectrum.numel() > KEPT:
+            self._by_size.clear()
+        if spectrum.numel() <= KEPT:
+            self._by_size[size] = spectrum
+        return spectrum
+
+    def entries(self) -> int:
+        """How many numbers are kept."""
+        return sum(spectrum.numel() for spectrum in self._by_size.values())
 
 
 def local_conv(
@@ -31,7 +72,6 @@ def local_conv(
     taps: Callable[[], Tensor],
     reference_size: Sequence[int],
     spectra: Spectra | None = None,
-    version: tuple[Any, ...] = (),
 ) -> Tensor:
     """Convolution with centred taps on a reference grid; see :func:`fourierscale.functional.local_spectrum`.
 
@@ -40,7 +80,6 @@ def local_conv(
         taps: Gives the taps ``(C_out, C_in, l_1, ..., l_d)``.
         reference_size: Grid on which one tap is one sample.
         spectra: Where to keep the spectrum, for a layer that does not change while it is used.
-        version: What tells whether the taps have changed.
     """
     axes = len(reference_size)
     size = tuple(coeffs.shape[-axes:])
@@ -51,16 +90,12 @@ def local_conv(
         with _NoAutocast(coeffs):
             kernel, expand = mixing.tap_kernel(taps(), reference_size, size)
         return apply_kernel(coeffs, kernel, expand, axes)
-    key = (size, *version)
-    if key not in spectra:
+
+    def make() -> Tensor:
         with _NoAutocast(coeffs):
-            kernel = mixing.full_kernel(*mixing.tap_kernel(taps(), reference_size, size))
-        if sum(kept.numel() for kept in spectra.values()) + kernel.numel() > KEPT:
-            spectra.clear()
-        if kernel.numel() > KEPT:
-            return apply_kernel(coeffs, kernel, None, axes)
-        spectra[key] = kernel
-    return apply_kernel(coeffs, spectra[key], None, axes)
+            return mixing.full_kernel(*mixing.tap_kernel(taps(), reference_size, size))
+
+    return apply_kernel(coeffs, spectra.get(size, make), None, axes)
 
 
 def spectrum_conv(coeffs: Tensor, spectrum: Tensor) -> Tensor:

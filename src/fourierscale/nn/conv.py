@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -89,7 +89,7 @@ class _LocalFourierConv(_FourierLayer):
                 "use fewer taps or a larger reference_size"
             )
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *self.kernel_size))
-        self._spectra: kernels.Spectra = {}
+        self._spectra = kernels.Spectra()
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -114,16 +114,23 @@ class _LocalFourierConv(_FourierLayer):
 
     def _convolve(self, coeffs: Tensor) -> Tensor:
         own = [p for p in (self.weight, self.pointwise) if p is not None]
-        kept = not (self.training or torch.is_grad_enabled() or torch.compiler.is_compiling())  # exporting compiles too
-        if not kept or any(p.is_inference() for p in own):
-            return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
-        # Every change of a parameter in place counts up its version.
-        version = tuple((p.data_ptr(), p._version, p.dtype, p.device) for p in own)
-        return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra, version)
+        compiling = torch.compiler.is_compiling()  # exporting compiles too
+        # Taps that are computed, by a parametrization for example, are new tensors every time.
+        lasting = all(isinstance(p, nn.Parameter) and not p.is_inference() for p in own)
+        if lasting and not (self.training or torch.is_grad_enabled() or compiling):
+            return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra.hold(own))
+        if not compiling:
+            self._spectra.forget()  # an optimizer may follow
+        return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation; spectra that were kept in evaluation are made again."""
+        self._spectra.forget()
+        return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the spectra, which are made again."""
-        return {**self.__dict__, "_spectra": {}}
+        return {**self.__dict__, "_spectra": kernels.Spectra()}
 
     def extra_repr(self) -> str:
         """Channels, taps and reference grid."""
