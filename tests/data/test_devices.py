@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from fourierscale.data.augment import list_augmentations
 from fourierscale.data.batching import make_loader
 from fourierscale.data.scaled import ScaledDataset
+from fourierscale.data.sized import SizedImages
 
 OPTIONS: list[dict[str, Any]] = [
     *({"augment": name} for name in list_augmentations()),
@@ -32,6 +34,18 @@ def test_every_option_stays_on_the_device_of_the_images(options: dict[str, Any])
         assert {batch.images.device.type, batch.labels.device.type, batch.indices.device.type} == {"meta"}
         side = dataset.fit_size or batch.resolution
         assert batch.images.shape == (len(batch.labels), 3, side, side)
+
+
+@pytest.mark.parametrize("several_sizes", [False, True])
+def test_a_copy_that_is_moved_leaves_the_dataset_where_it_is(several_sizes: bool) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (4, 1, 12, 12), dtype=np.uint8)
+    sizes = [8, 12, 8, 12]
+    own = {"own": sizes} if several_sizes else {}
+    stored = SizedImages([image[:, :m, :m] for image, m in zip(images, sizes, strict=True)]) if own else images
+    dataset = ScaledDataset(stored, [0, 1, 0, 1], [8, 12], **own)
+    assert copy.copy(dataset).to("meta").device.type == "meta"
+    assert dataset.device.type == dataset.labels.device.type == "cpu"
+    assert torch.isfinite(dataset[0][0]).all()
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,10 +57,11 @@ class SizedImages:
         return sum(stack.numel() for stack in self._stacks.values())
 
     def to(self, device: torch.device | str) -> SizedImages:
-        """Move the images there; returns itself."""
-        self.device = torch.device(device)
-        self._stacks = {size: stack.to(self.device) for size, stack in self._stacks.items()}
-        return self
+        """The same images there; these stay where they are, as a tensor does."""
+        there = copy.copy(self)
+        there.device = torch.device(device)
+        there._stacks = {size: stack.to(there.device) for size, stack in self._stacks.items()}
+        return there
 
     def take(self, indices: ArrayLike) -> SizedImages:
         """The images at ``indices``, in this order, as a set of their own."""

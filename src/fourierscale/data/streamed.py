@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -47,9 +49,10 @@ class StreamedImages:
         return len(self._paths)
 
     def to(self, device: torch.device | str) -> StreamedImages:
-        """Put decoded images on ``device``; returns itself."""
-        self.device = torch.device(device)
-        return self
+        """The same images, decoded to ``device``; these are decoded where they were, as a tensor stays where it is."""
+        there = copy.copy(self)
+        there.device = torch.device(device)
+        return there
 
     def __getitem__(self, indices: Tensor) -> Tensor:
         """Decode the images at ``indices`` ``(B,)``: ``(B, C, m, m)``, unsigned bytes."""
