@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -11,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.training import fit, load_model
+from fourierscale.training import evaluate, fit, load_model
 from fourierscale.training.callbacks import read_log
+from fourierscale.training.fit import RANKS
 from tests.training.small_runs import small_config, small_splits
 
 SCRIPT = """
@@ -29,23 +31,52 @@ SCRIPT = """
         seen.append([self.current_epoch, sorted(batch.indices.tolist()), float(batch.images.double().sum())])
         return step(self, batch, index)
     module.ScaleModule.training_step = watched
-    settings = ["train.accelerator=cpu", "train.devices=2", "train.strategy=ddp", "train.epochs=1", "eval.batch_size=4"]
+    settings = ["train.accelerator=cpu", "train.strategy=ddp", "eval.batch_size=4", *sys.argv[1:]]
     metrics = fit(small_config(*settings), {folder!r}, splits=small_splits(augment="warp"))
     rank = os.environ.get("LOCAL_RANK", "0")
     open({folder!r} + f"/seen-{{rank}}.json", "w").write(json.dumps([seen, metrics]))
 """
 
 
+def start(folder: Path, *settings: str, **environment: str) -> subprocess.Popen[str]:
+    """A training in a process of its own, which writes into a folder."""
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))))
+    alone = {key: value for key, value in os.environ.items() if key not in (*RANKS, "WORLD_SIZE")}
+    environment = {**alone, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen(
+        [sys.executable, str(script), *settings], env=environment, text=True, stderr=subprocess.PIPE
+    )
+
+
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pair")
-    script = folder / "script.py"
-    script.write_text(textwrap.dedent(SCRIPT.format(tests=str(Path(__file__).parent), folder=str(folder))))
-    environment = {key: value for key, value in os.environ.items() if key not in ("LOCAL_RANK", "RANK", "WORLD_SIZE")}
-    environment |= {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = start(folder, "train.devices=2", "train.epochs=1")
+    _, told = process.communicate(timeout=300)
+    assert process.returncode == 0, told[-3000:]
     return folder
+
+
+def test_two_machines_without_a_common_disk_measure_the_best_weights(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    folders = [tmp_path / "first", tmp_path / "second"]
+    settings = ["train.devices=1", "train.num_nodes=2", "train.keep=best", "train.epochs=4", "optim.lr=0.3"]
+    machines = []
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        machines.append(start(folder, *settings, **address, NODE_RANK=str(number)))
+    told = [machine.communicate(timeout=300)[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], told
+    results = [json.loads((folder / "seen-0.json").read_text())[1] for folder in folders]
+    assert results[0]["accuracy_per_resolution"] == results[1]["accuracy_per_resolution"]
+    alone = evaluate(load_model(folders[0]), small_splits(), batch_size=4, sample=12)
+    assert results[0]["accuracy"] == pytest.approx(alone["accuracy"], rel=1e-5)
+    assert results[1]["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+    assert not (folders[1] / "config.toml").exists()
+    assert not (folders[1] / "metrics.json").exists()
 
 
 def test_two_processes_share_the_batches_of_one(pair: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,8 +102,6 @@ def test_two_processes_measure_what_one_does(pair: Path) -> None:
     timed = ("seconds", "train_seconds")
     first, second = ({k: v for k, v in result.items() if k not in timed} for result in results)
     assert first == second
-    from fourierscale.training import evaluate
-
     alone = evaluate(load_model(pair), small_splits(), batch_size=4, sample=12)
     for key, value in alone.items():
         if isinstance(value, float) and key != "seconds":

@@ -139,6 +139,7 @@ def test_models_are_listed_with_their_cost_in_a_hundred_columns(
         (["train", "--devices", "9x"], "devices"),
         (["train", "--epochs", "0"], "train.epochs must be 1 or more, got 0"),
         (["train", "--resume"], "--resume needs --out"),
+        (["train", "--num-nodes", "2"], "several machines need one folder for the run that all of them see: give it"),
         (["train", "--resume", "--out", "nowhere"], "there is no run to resume"),
         (["evaluate", "nowhere"], "nowhere is no file or folder"),
         (["evaluate", "RUN", "--device", "abacus"], "cannot compute on abacus"),

@@ -86,13 +86,16 @@ def train(
     from fourierscale.commands.show import metrics_table
     from fourierscale.data.cli import reporting
     from fourierscale.training import fit, load_splits
+    from fourierscale.training.fit import is_first_process
     from fourierscale.training.picture import draw_metrics
 
+    if resolved.train.num_nodes > 1 and out is None:
+        raise ConfigError("several machines need one folder for the run that all of them see: give it as --out")
     images = images_of(resolved)
     if folder is not None:
         refuse_preset(folder)
     run = out or _folder(images.resolve().name if images is not None else config or model or source)
-    main_process = os.environ.get("LOCAL_RANK", "0") == "0"
+    main_process = is_first_process()
     with reporting() as report:
         if images is not None and not resume:
             names = [change.partition("=")[0].strip() for change in changes]

@@ -36,11 +36,17 @@ from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
 
-__all__ = ["fit", "resolve_model"]
+__all__ = ["fit", "is_first_process", "resolve_model"]
 
 log = logging.getLogger(__name__)
 LAST = Path("checkpoints") / "last.ckpt"
 BEST = Path("checkpoints") / "best.ckpt"
+RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")  # set by whoever starts several processes
+
+
+def is_first_process() -> bool:
+    """Whether this process, of all that share a run on one or more machines, is the one that writes and reports."""
+    return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
 def fit(
@@ -75,7 +81,7 @@ def fit(
         StoppedError: The user stopped it (Ctrl-C).
     """
     root = Path(run_dir).expanduser()
-    first = int(os.environ.get("LOCAL_RANK", "0")) == 0 and int(os.environ.get("NODE_RANK", "0")) == 0
+    first = is_first_process()
     checkpoint = _checkpoint(root, resume)
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
@@ -123,8 +129,8 @@ def fit(
                 f"'fourierscale train --resume --out {root}'"
             ) from None
         seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
-        if config.train.keep == "best" and (root / BEST).is_file():
-            module.load_state_dict(_read_checkpoint(root / BEST)["state_dict"])
+        if config.train.keep == "best":
+            _load_best(module, trainer, root)
     device = trainer.strategy.root_device
     final = _create(config)
     final.load_state_dict(module.final.state_dict())
@@ -146,6 +152,14 @@ def fit(
         save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
         (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return metrics
+
+
+def _load_best(module: ScaleModule, trainer: pl.Trainer, root: Path) -> None:
+    """Give every process the best weights, which only the first one has saved; its disk may be its own."""
+    there = trainer.is_global_zero and (root / BEST).is_file()
+    best = trainer.strategy.broadcast(_read_checkpoint(root / BEST)["state_dict"] if there else None)
+    if best is not None:
+        module.load_state_dict(best)
 
 
 @contextmanager
