@@ -116,6 +116,17 @@ def test_one_file_serves_every_size_for_any_number_of_images(model, both):
             assert isinstance(classifier(x.numpy()), np.ndarray)
 
 
+def test_a_net_of_mirrored_images_serves_several_sizes_too():
+    mirrored = create_model("scalenet-tiny", **{**OVERRIDES, "boundary": "mirror"}).eval()
+    plan = make_plan(mirrored, [5, 9], {**DATA, "boundary": "mirror"}, raw=True, features=False)
+    assert plan.about["boundary"] == "mirror"
+    assert plan.about["levels"]["9"] == ["5", "9"]
+    for n in (5, 9):
+        images = plan.images(n)
+        with torch.no_grad():
+            torch.testing.assert_close(plan.deployed(images), plan.reference(images), atol=1e-5, rtol=0)
+
+
 def test_files_are_as_equivariant_as_the_model(both, small):
     classifier, _ = both
     x = torch.rand(6, 1, 9, 9)

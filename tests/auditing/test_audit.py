@@ -16,9 +16,16 @@ from fourierscale import downscale
 from fourierscale.auditing import AuditError, audit
 from fourierscale.auditing.compare import compare
 from fourierscale.auditing.shifts import shift_coefficients, shift_image
-from fourierscale.functional import analyze, synthesize
+from fourierscale.functional import Levels, analyze, synthesize
 from fourierscale.models import create_model
-from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant, ScaleResidual
+from fourierscale.nn import (
+    LocalFourierConv2d,
+    ScaleActivation2d,
+    ScaleEquivariant,
+    ScaleResidual,
+    ToCoefficients,
+    ToImage,
+)
 
 
 def small_cnn(channels: int = 1) -> nn.Sequential:
@@ -83,8 +90,9 @@ def test_the_rings_of_a_layer_add_up_to_its_error(x):
     [
         {"pool": (1, 2), "head": "temperature"},
         {"residual": True, "stem": 4, "pool": 1, "head": "cumulative"},
+        {"boundary": "mirror", "pool": (1, 2), "head": "plain"},
     ],
-    ids=["pooled", "residual"],
+    ids=["pooled", "residual", "mirrored"],
 )
 def test_ours_is_equivariant_at_every_layer_and_resolution(x, options):
     model = create_model("scalenet-tiny", widths=(4, 6), resolutions=range(6, 17), hidden=8, **options).eval()
@@ -97,6 +105,17 @@ def test_ours_is_equivariant_at_every_layer_and_resolution(x, options):
         assert not layer.note
     assert found.broken is None
     assert f"through all {len(found.layers)} layers" in found.finding
+    assert bool(found.shift) == (options.get("boundary") is None)  # mirrored images cannot be moved round
+
+
+def test_maps_of_samples_are_compared_with_the_boundary_of_the_model(x):
+    boundary = "mirror"
+    levels = Levels(range(6, 17)).periods(boundary)
+    block = ToCoefficients(boundary=boundary), ScaleActivation2d(1, levels), ToImage(boundary=boundary)
+    found = audit(nn.Sequential(*block), x, [6, 9, 11], kinds=["ideal"])
+    assert found.layers[-1].form == "image"
+    assert found.broken is None
+    assert audit(nn.Sequential(*block), x, [6, 9, 11], kinds=["ideal"], boundary="circular").broken is not None
 
 
 def test_layers_of_ours_are_known_by_their_form(x):
@@ -286,6 +305,7 @@ MISTAKES = {
     "unknown fit": (small_cnn(), {"fit": "stretch"}, "choose one of zero"),
     "size without fit": (small_cnn(), {"fit_size": 20}, "no fit is given"),
     "size too small": (small_cnn(), {"fit": "zero", "fit_size": 10}, "downscale them first"),
+    "unknown boundary": (small_cnn(), {"boundary": "wall"}, "unknown boundary 'wall'"),
     "few labels": (small_cnn(), {"labels": [1]}, "expected 3 labels"),
     "labels of other classes": (small_cnn(), {"labels": [1, 2, 7]}, "the largest label is 7, the model gives 3"),
     "bytes": (small_cnn(), {"images": torch.zeros(1, 1, 8, 8, dtype=torch.uint8)}, r"images.float\(\) / 255"),

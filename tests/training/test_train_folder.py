@@ -174,6 +174,17 @@ def test_examples_are_right_or_wrong_and_their_last_level_is_the_prediction(
         assert len(example.levels) == len(example.probabilities)
 
 
+def test_levels_of_mirrored_images_are_told_in_their_pixels(shapes: Path, tmp_path: Path) -> None:
+    splits = load_protocol(f"folder:{shapes}", size=20, lowest=8, boundary="mirror")
+    resolutions = splits.protocol.equivariance
+    options = {"in_channels": 3, "classes": 2, "widths": (4,), "pool": 1, "resolutions": resolutions}
+    model = create_model("scalenet-folder", boundary="mirror", **options).eval()
+    right, wrong = choose_examples(model, splits)
+    for example in (*right, *wrong):
+        own = [r for r in resolutions if r < example.levels[-1]]
+        assert list(example.levels) == [*own, example.levels[-1]]
+
+
 def test_predict_takes_an_image_as_training_did(
     trained: tuple[Path, str], shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fourierscale.data.fit import Fit
 from fourierscale.functional import analyze, band
-from fourierscale.functional.bands import frequencies
+from fourierscale.functional.bands import Boundary, frequencies
 from fourierscale.metrics import shrink_features
 
 __all__ = ["Form", "Rows", "compare", "form_of", "rows"]
@@ -38,7 +38,9 @@ def form_of(value: Tensor, form: Form) -> Form:
     return form if value.ndim >= 4 else "vector"
 
 
-def compare(large: Tensor, small: Tensor, form: Form, ratio: float, fit: Fit | None) -> Rows | str:
+def compare(
+    large: Tensor, small: Tensor, form: Form, ratio: float, fit: Fit | None, boundary: Boundary = "circular"
+) -> Rows | str:
     r"""Downscaled features :math:`a = D_r g(x)` against features of the downscaled image :math:`b = g(D_r x)`.
 
     - Maps of coefficients: the large one is cropped to the small one.
@@ -56,6 +58,7 @@ def compare(large: Tensor, small: Tensor, form: Form, ratio: float, fit: Fit | N
         form: What they are.
         ratio: ``r / n``, the resolution divided by the image's own.
         fit: How images reached a model of one input size.
+        boundary: What lies beyond the edge of images and of maps of samples.
 
     Returns:
         The rows, or in words why there is nothing to compare.
@@ -74,7 +77,8 @@ def compare(large: Tensor, small: Tensor, form: Form, ratio: float, fit: Fit | N
         if form == "coefficients":
             return rows(shrink_features(large, small, ratio, form), small)
         if sides[0] != sides[1] or max(map(band, sides[0])) > 0:
-            return rows(analyze(shrink_features(large, small, ratio, form, fit=fit)), analyze(small))
+            shrunk = shrink_features(large, small, ratio, form, fit=fit, boundary=boundary)
+            return rows(analyze(shrunk, boundary=boundary), analyze(small, boundary=boundary))
     if large.shape != small.shape:
         return _unlike(large, small)
     return rows(large.flatten(1)[..., None, None], small.flatten(1)[..., None, None])

@@ -15,7 +15,9 @@ from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
 from fourierscale.auditing.trace import evaluating
 from fourierscale.data.fit import Fit
+from fourierscale.functional.bands import Boundary, check_boundary
 from fourierscale.functional.resample import Kind
+from fourierscale.models.classifier import boundary_of
 
 __all__ = ["audit"]
 
@@ -35,6 +37,7 @@ def audit(
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
     shifts: Sequence[float] = (1.0, 0.5),
+    boundary: Boundary | None = None,
     depth: int | None = None,
     batch_size: int = 16,
     name: str | None = None,
@@ -71,7 +74,10 @@ def audit(
         fit_size: That size; ``n`` if not given.
         mean: Subtracted from each channel behind ``fit``, so that padding with zero is black.
         std: Each channel is then divided by it.
-        shifts: Pixels by which the images are moved, right and down, as if they were periodic.
+        shifts: Pixels by which the images are moved, right and down, as if they were periodic; not at all where
+            ``boundary`` says that they are not.
+        boundary: What lies beyond the edge of images and maps when they are downscaled; the model's own if not given,
+            ``"circular"`` for a model that has none.
         depth: Only modules whose names have at most so many parts.
         batch_size: Images in a pass.
         name: What to call the model; its class or file if not given.
@@ -95,8 +101,13 @@ def audit(
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
     sides = _check(images, resolutions, kinds, labels, fit, fit_size)
+    try:
+        beyond = boundary_of(model) if boundary is None else check_boundary(boundary)
+    except ValueError as error:
+        raise AuditError(str(error)) from None
+    shifts = shifts if beyond == "circular" else ()
     device, dtype = _place(model, images)
-    session = Session(model, images.shape[-1], fit, fit_size, mean, std, depth, device, dtype)
+    session = Session(model, images.shape[-1], fit, fit_size, mean, std, depth, device, dtype, beyond)
     known = None if labels is None else torch.as_tensor(labels, device=device)
     steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
 

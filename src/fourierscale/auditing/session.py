@@ -18,6 +18,7 @@ from fourierscale.auditing.shifts import compare_shifted, shift_image
 from fourierscale.auditing.trace import OUTPUT, Record, Trace, run
 from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.testing import TOLERANCE
 
@@ -37,6 +38,7 @@ class Session:
         depth: Only modules whose names have at most so many parts.
         device: Where to compute.
         dtype: In what.
+        boundary: What lies beyond the edge of the images.
     """
 
     def __init__(
@@ -50,8 +52,9 @@ class Session:
         depth: int | None,
         device: torch.device,
         dtype: torch.dtype,
+        boundary: Boundary,
     ) -> None:
-        self.model, self.size, self.depth, self.dtype = model, size, depth, dtype
+        self.model, self.size, self.depth, self.dtype, self.boundary = model, size, depth, dtype, boundary
         self.fit: Fit | None = fit
         self.fit_size = size if fit_size is None else fit_size
         self.mean, self.std = (torch.as_tensor(v, dtype=dtype, device=device).reshape(-1, 1, 1) for v in (mean, std))
@@ -87,14 +90,14 @@ class Session:
 
     def downscaled(self, kind: Kind, side: int) -> None:
         """The same batch, downscaled."""
-        x, ratio = downscale(self.x, side, kind), side / self.size
-        self.sums["input", kind, side].add(compare(self.x, x, "image", ratio, None))
+        x, ratio = downscale(self.x, side, kind, boundary=self.boundary), side / self.size
+        self.sums["input", kind, side].add(compare(self.x, x, "image", ratio, None, self.boundary))
         small = self._run(self.input(x))
         self.missing |= self.full.records.keys() ^ small.records.keys()
         for key, record in small.records.items():
             if key in self.full.records:
                 large = self.full.records[key]
-                rows = compare(large.value, record.value, record.form, ratio, self.fit)
+                rows = compare(large.value, record.value, record.form, ratio, self.fit, self.boundary)
                 self._note(key, self.sums[key, kind, side].add(rows))
         logits = prediction(small.output)
         if self.logits is not None and logits is not None and logits.shape == self.logits.shape:

@@ -39,6 +39,12 @@ def audit(
         str | None,
         typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
     ] = None,
+    boundary: Annotated[
+        str | None,
+        typer.Option(
+            help="What lies beyond the edge of the images: circular, mirror or canvas; the model's own if not given."
+        ),
+    ] = None,
     size: Annotated[int | None, typer.Option(min=2, help="Side of the images of a folder, or of random ones.")] = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Only modules whose names have so many parts.")] = None,
     out: Annotated[
@@ -80,6 +86,7 @@ def audit(
                     fit_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
                     mean=pictures.mean,
                     std=pictures.std,
+                    boundary=boundary or opened.data.get("boundary"),
                     depth=depth,
                     name=opened.name,
                     report=report,
@@ -184,7 +191,7 @@ def find_pictures(
             "images with --data"
         )
     if opened.fit is not None and opened.side is not None and opened.side < pixels.shape[-1]:
-        pixels = downscale(pixels, opened.side)
+        pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
     labels = test.labels[chosen_items] if list(opened.data.get("classes", ())) == list(splits.classes) else None
     n = int(pixels.shape[-1])
     sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), MOST)

@@ -85,6 +85,7 @@ def evaluate(
     )
     # what training measured stays as it is beside the weights
     (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    draw_metrics(metrics, folder / "metrics.png", f"{found.info['model']} on {splits.protocol.name}")
+    title = f"{found.info['model']} on {splits.protocol.name}"
+    draw_metrics(metrics, folder / "metrics.png", title, splits.protocol.boundary)
     metrics_table(metrics, found.info["model"])
     typer.echo(f"wrote {folder / 'metrics.json'} and {folder / 'metrics.png'}")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fourierscale.commands.found import MODEL_HELP, find_model
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models.classifier import level_names
+from fourierscale.models.classifier import boundary_of, level_names
 
 __all__ = ["predict"]
 
@@ -118,7 +118,7 @@ def draw_features(model: nn.Module | OnnxClassifier, x: Tensor, most: int = 64, 
     with torch.inference_mode():
         maps: Tensor = model.features(x)  # type: ignore[operator]
         if getattr(model, "features_domain", "coefficients") == "coefficients":
-            maps = synthesize(maps, side, getattr(getattr(model, "net", None), "boundary", "circular"))
+            maps = synthesize(maps, side, boundary_of(model))
         else:
             maps = nn.functional.interpolate(maps.float(), (side, side), mode="nearest")
     maps = maps[0, :most]

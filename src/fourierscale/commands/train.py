@@ -104,7 +104,8 @@ def train(
     with _logging(main_process):
         metrics = fit(resolved, run, resume, splits=splits)
     if main_process:
-        draw_metrics(metrics, run / "metrics.png", f"{resolved.model.name} on {metrics['protocol']}")
+        title = f"{resolved.model.name} on {metrics['protocol']}"
+        draw_metrics(metrics, run / "metrics.png", title, splits.protocol.boundary)
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
         if images is not None:

@@ -14,6 +14,7 @@ from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ScaleClassifier
+from fourierscale.models.classifier import boundary_of
 from fourierscale.testing import Domain
 
 __all__ = ["Lens"]
@@ -90,8 +91,7 @@ class Lens:
 
     def picture(self, features: Tensor, side: int) -> Tensor:
         """Features as maps to look at: coefficients are sampled on ``side`` x ``side``, others are maps already."""
-        boundary = getattr(getattr(self.model, "net", None), "boundary", "circular")
-        return synthesize(features, side, boundary) if self.domain == "coefficients" else features
+        return synthesize(features, side, boundary_of(self.model)) if self.domain == "coefficients" else features
 
     def _inputs(self, x: Tensor) -> Tensor:
         x = x.to(self.device)

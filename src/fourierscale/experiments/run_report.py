@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.data import ScaledSplits, make_loader
+from fourierscale.data.protocols import Protocol
 from fourierscale.demo.charts import Series, line_chart
 from fourierscale.demo.report import page_style
 from fourierscale.functional import band, grid
@@ -77,7 +78,7 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
         figures=_figures(metrics),
         images=f"{metrics['images']:,}",
         own=_chart(metrics["accuracy_per_resolution"], "resolution in pixels", "accuracy"),
-        level=_level_chart(metrics, splits.protocol.equivariance),
+        level=_level_chart(metrics, splits.protocol),
         classes=_classes(metrics, splits),
         confusion=_confusion(metrics, splits.classes),
         wrong=_examples(wrong, splits.classes) or "<p>No test image that was looked at is classified wrongly.</p>",
@@ -100,7 +101,7 @@ def choose_examples(model: nn.Module, splits: ScaledSplits) -> tuple[list[Exampl
     for batch in make_loader(splits.test, 64, shuffle=True):
         seen += len(batch.labels)
         probabilities = as_levels(model(batch.images)).float().softmax(-1)  # (B, L, classes)
-        levels = _levels(model, batch.resolution, probabilities.shape[1], splits.protocol.equivariance)
+        levels = _levels(model, batch.resolution, probabilities.shape[1], splits.protocol)
         images = splits.test.denormalize(batch.images).clamp(0, 1)
         found = [
             Example(names[item] if names else f"test image {item}", image, int(label), levels, p)
@@ -124,17 +125,18 @@ def _varied(examples: Sequence[Example]) -> list[Example]:
     return [example for _, _, example in sorted(keyed, key=lambda item: item[:2])[:SHOWN]]
 
 
-def _levels(model: nn.Module, resolution: int, count: int, resolutions: Sequence[int]) -> list[int]:
+def _levels(model: nn.Module, resolution: int, count: int, protocol: Protocol) -> list[int]:
     levels_of = getattr(model, "levels_of", None)
     if levels_of is None:
         return [resolution]
-    lower = [_pixels(max(level), resolutions) for level in levels_of((resolution, resolution))[:-1]]
+    lower = [_pixels(max(level), protocol) for level in levels_of((resolution, resolution))[:-1]]
     return [*lower, resolution][-count:]
 
 
-def _pixels(level: int, resolutions: Sequence[int]) -> int:
+def _pixels(level: int, protocol: Protocol) -> int:
     """The resolution that has this band, the smallest grid of the band if none of them has."""
-    return next((m for m in resolutions if band(m) == level), grid(level))
+    boundary = protocol.boundary
+    return next((m for m in protocol.equivariance if band(m, boundary) == level), grid(level, boundary))
 
 
 def _lead(info: Mapping[str, Any], splits: ScaledSplits) -> str:
@@ -183,8 +185,8 @@ def _chart(table: Mapping[str, float | None], x_label: str, y_label: str) -> str
     return line_chart([Series("ours", {float(key): value for key, value in table.items()})], x_label, y_label)
 
 
-def _level_chart(metrics: Mapping[str, Any], resolutions: Sequence[int]) -> str:
-    levels = {str(_pixels(int(level), resolutions)): value for level, value in metrics["accuracy_per_level"].items()}
+def _level_chart(metrics: Mapping[str, Any], protocol: Protocol) -> str:
+    levels = {str(_pixels(int(level), protocol)): value for level, value in metrics["accuracy_per_level"].items()}
     return _chart(levels, "level in pixels", "accuracy at every level")
 
 

@@ -123,7 +123,8 @@ def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[float,
 
 def _over_levels(run: Result, table: Table) -> dict[float, float]:
     """Loss over the levels that all images of a resolution or more have; others are those of few images."""
-    shared = {str(band(resolution)) for resolution in find_protocol(table.protocol).equivariance}
+    protocol = find_protocol(table.protocol)
+    shared = {str(band(resolution, protocol.boundary)) for resolution in protocol.equivariance}
     losses = run.metrics["loss_per_level"]
     return {float(level): loss for level, loss in losses.items() if level in shared and loss is not None}
 

@@ -18,6 +18,7 @@ from fourierscale.explore.viewer import Net, Viewer
 from fourierscale.functional.levels import Levels
 from fourierscale.models import ScaleClassifier, ScaleHead
 from fourierscale.models.baselines.small import SmallCNN
+from fourierscale.models.classifier import boundary_of
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 from fourierscale.training.errors import CheckpointError
 
@@ -92,8 +93,7 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
         raise _cannot(net, f"has {count:,} parameters, more than the {MAX_PARAMETERS:,} that a page should carry")
     if net.data["kind"] != "ideal":
         raise _cannot(net, f"downscales its images with {net.data['kind']!r}, the page with 'ideal'")
-    boundary = getattr(getattr(net.model, "net", None), "boundary", "circular")
-    if {boundary, net.data.get("boundary", "circular")} != {"circular"}:
+    if {boundary_of(net.model), net.data.get("boundary", "circular")} != {"circular"}:
         raise _cannot(net, "sees another boundary than 'circular'")
     shared = {"key": net.key, "mean": list(net.data["mean"]), "std": list(net.data["std"])}
     if isinstance(net.model, SmallCNN) and net.data["fit"] == "zero":

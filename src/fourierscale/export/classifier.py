@@ -96,6 +96,7 @@ class OnnxClassifier:
             "resolutions": self.about["image_resolutions"],
             "exact": self.about["fit"] is None,
             "shape": self.about.get("shape"),
+            "boundary": self.about.get("boundary", "circular"),
         }
 
     def _run(self, name: str, images: Images) -> Images:

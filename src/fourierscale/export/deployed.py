@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.functional import upscale
+from fourierscale.functional.bands import Boundary
 from fourierscale.functional.conv import delta_spectrum
 from fourierscale.kernels import plain
 from fourierscale.kernels.layers import KEPT, channel_first, frequency_first
@@ -42,6 +43,7 @@ class Deployed(nn.Module):
         features: Whether to give the features too.
         levels: For each size how many levels its logits have; empty for a model without levels.
         sides: For each size how many coefficients per axis its features have; empty if they do not depend on it.
+        boundary: What lies beyond the edge of the images when they are upscaled.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Deployed(nn.Module):
         features: bool,
         levels: Mapping[int, int],
         sides: Mapping[int, int],
+        boundary: Boundary = "circular",
     ) -> None:
         super().__init__()
         self.model = model
@@ -64,7 +67,7 @@ class Deployed(nn.Module):
         self.std = self._keep("std", std)
         matrices = starts = None
         if several or sizes[0] != reach:
-            matrices = torch.cat([size_matrix(n, reach, fit) for n in sizes], 1)
+            matrices = torch.cat([size_matrix(n, reach, fit, boundary) for n in sizes], 1)
             starts = _table({n: sum(sizes[:i]) for i, n in enumerate(sizes)}, missing=sum(sizes))
         self.matrices = self._keep("matrices", matrices)
         self.starts = self._keep("starts", starts)
@@ -115,7 +118,7 @@ def _first(x: Tensor, axis: int, counts: Tensor | None, n: int) -> Tensor:
     return x.narrow(axis, 0, count)
 
 
-def size_matrix(n: int, reach: int, fit: str) -> Tensor:
+def size_matrix(n: int, reach: int, fit: str, boundary: Boundary = "circular") -> Tensor:
     """The matrix ``(reach, n)`` by which an axis of ``n`` samples becomes one of ``reach``.
 
     >>> size_matrix(2, 3, "zero")
@@ -126,7 +129,7 @@ def size_matrix(n: int, reach: int, fit: str) -> Tensor:
     # Images that are one on a single row: fitted, they are a column of the matrix wherever the image itself is.
     rows = torch.eye(n, dtype=torch.float64)[:, :, None].expand(n, n, n).contiguous()
     if fit == "upsample":
-        fitted = upscale(rows, reach) if n < reach else rows
+        fitted = upscale(rows, reach, boundary) if n < reach else rows
     else:
         from fourierscale.data.fit import fit_to
 

@@ -14,7 +14,7 @@ import fourierscale
 from fourierscale.export.deployed import Deployed
 from fourierscale.export.errors import ExportError
 from fourierscale.functional import upscale
-from fourierscale.models.classifier import level_names
+from fourierscale.models.classifier import boundary_of, level_names
 
 __all__ = ["LIMIT", "Plan", "Preparation", "make_plan"]
 
@@ -109,6 +109,7 @@ def make_plan(
         "shape": data.get("shape"),
         "image_resolutions": sizes if raw or fit is None else [n for n in data["resolutions"] if n <= fit_size],
         "features": getattr(model, "features_domain", "coefficients") if features else None,
+        "boundary": boundary_of(model),
     }
     normalise = (data["mean"], data["std"]) if raw else None
     preparation = Preparation(fit if raw else None, fit_size, normalise)
@@ -126,7 +127,9 @@ def make_plan(
     if fit is None and described["features"] == "coefficients":
         with torch.no_grad():
             sides = {n: int(model.features(images[n]).shape[-1]) for n in sizes}  # type: ignore[operator]
-    deployed = Deployed(model, sizes, fit_size, fit or "upsample", normalise, features, levels, sides)
+    deployed = Deployed(
+        model, sizes, fit_size, fit or "upsample", normalise, features, levels, sides, described["boundary"]
+    )
     return Plan(model, deployed.eval(), described, preparation)
 
 
@@ -173,7 +176,7 @@ def _check_sizes(model: nn.Module, images: Mapping[int, Tensor], logits: Mapping
     *smaller, largest = images
     for n in smaller:
         with torch.no_grad():
-            many = model(upscale(images[n], largest))
+            many = model(upscale(images[n], largest, boundary_of(model)))
         own = many[:, : logits[n].shape[1]] if many.ndim == 3 else many
         if own.shape != logits[n].shape or not (own - logits[n]).abs().max() <= LIMIT:
             raise ExportError(

@@ -12,6 +12,7 @@ from fourierscale.functional.bands import Boundary, bands, check_boundary, grid,
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.scalenet import ScaleNet
+from fourierscale.nn import ToCoefficients
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
@@ -159,5 +160,14 @@ def level_names(model: object, size: int) -> list[str]:
     levels_of = getattr(model, "levels_of", None)
     if levels_of is None:
         return [str(size)]
-    boundary = getattr(getattr(model, "net", None), "boundary", "circular")
-    return [*(str(grid(max(level), boundary)) for level in levels_of((size, size))[:-1]), str(size)]
+    return [*(str(grid(max(level), boundary_of(model))) for level in levels_of((size, size))[:-1]), str(size)]
+
+
+def boundary_of(model: object) -> Boundary:
+    """What a model takes to lie beyond the edge of its images; ``"circular"`` for one that does not say.
+
+    >>> boundary_of(ScaleNet(1, [4], [8, 12, 16], boundary="mirror"))
+    'mirror'
+    """
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    return next((part.boundary for part in parts if isinstance(part, (ScaleNet, ToCoefficients))), "circular")

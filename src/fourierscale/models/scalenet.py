@@ -43,7 +43,7 @@ class ScaleNet(nn.Module):
         local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
         nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
             ablation "w/o scale-equivariant ReLU").
-        boundary: What lies beyond the image's edge: ``"circular"``, ``"mirror"`` (exact too, at about four times the
+        boundary: What lies beyond the image's edge: ``"circular"``, ``"mirror"`` (exact too, at about five times the
             cost) or ``"canvas"``; see :func:`fourierscale.functional.extend`. Equivariance is that to downscaling with
             the same boundary.
 

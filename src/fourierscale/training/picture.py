@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fourierscale.functional import grid
+from fourierscale.functional.bands import Boundary
 
 __all__ = ["draw_metrics"]
 
 
-def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> None:
-    """Draw accuracy and loss over resolution, and the loss of every level, into a PNG."""
+def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "", boundary: Boundary = "circular") -> None:
+    """Draw accuracy and loss over resolution, and the loss of every level (a band of this boundary), into a PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -23,7 +24,7 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
     left.annotate(f"mean {metrics['accuracy']:.4f}", (accuracy[0][0], metrics["accuracy"]), fontsize=8, va="bottom")
     left.set(xlabel="resolution of the image", ylabel="accuracy")
     right.plot(*loss, marker="o", markersize=4, color="#b5482a", label="prediction, by resolution")
-    levels = _points({str(grid(int(band))): value for band, value in metrics["loss_per_level"].items()})
+    levels = _points({str(grid(int(band), boundary)): value for band, value in metrics["loss_per_level"].items()})
     if len(levels[0]) > 1:
         right.plot(*levels, marker="s", markersize=3, color="#3a8f5c", label="every level, all images that have it")
         right.legend(frameon=False, fontsize=8)
