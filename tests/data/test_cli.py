@@ -138,6 +138,21 @@ def test_show_draws_a_folder_of_many_classes(
     assert (tmp_path / "folder-photos.png").is_file()
 
 
+def test_names_are_shown_as_they_are_not_as_markup(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(20):
+        path = tmp_path / "my[v2]" / ("fox[red]" if index % 2 else "x[b]") / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (9, 9), (index, 0, 255)).save(path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "show", "folder:my[v2]", "--size", "8"]) == 0
+    out = capsys.readouterr().out
+    assert "folder:my[v2]" in out
+    assert "fox[red]" in out
+    assert "x[b]" in out
+
+
 def test_list_names_every_protocol(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["data", "list"]) == 0

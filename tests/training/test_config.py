@@ -68,6 +68,8 @@ def test_settings_replace_fields_of_every_type() -> None:
         ("train.epochs=inf", "train.epochs must be a whole number, got inf"),
         ("train.compile=1", "train.compile must be true or false, got 1"),
         ("model.overrides=3", "model.overrides must be a table, got 3"),
+        ("loss.follow=-1", "loss.follow must be 0 (off) or more, got -1"),
+        ("loss.follow=nan", "loss.follow must be 0 (off) or more, got nan"),
         ("loss.hinge=pair", "loss.hinge must be one of none, batch, sample, pairs, got 'pair'"),
     ],
 )

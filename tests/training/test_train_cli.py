@@ -104,9 +104,12 @@ def test_predict_prints_every_level_and_draws_features(
 def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wide = Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 60, 3), dtype=np.uint8))
     wide.save(tmp_path / "wide.png")
-    Image.new("RGBA", (11, 9)).save(tmp_path / "small.png")
-    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(tmp_path / "small.png"), "--invert"]) == 0
+    small = tmp_path / "small[final] [/b].png"
+    small.parent.mkdir()
+    Image.new("RGBA", (11, 9)).save(small)
+    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert"]) == 0
     out = capsys.readouterr().out
+    assert f"{small}: " in out
     assert "60 x 40, downscaled to 12 x 12" in out
     assert "11 x 9, centred square of 9 x 9" in out
     assert "   9 px  " in out

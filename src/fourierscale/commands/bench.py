@@ -98,13 +98,13 @@ def bench(
             style="yellow",
             soft_wrap=True,
         )
-    console.print(f"wrote {path}", soft_wrap=True)
+    console.print(f"wrote {path}", markup=False, soft_wrap=True)
     if importlib.util.find_spec("matplotlib") is None:
         console.print("no picture: matplotlib is missing, pip install 'fourierscale[data]'", soft_wrap=True)
     else:
         picture = path.with_suffix(".png")
         if plot_growth(picture, rows, f"one Fourier layer and one nested activation; {run['device']}, float32"):
-            console.print(f"wrote {picture}", soft_wrap=True)
+            console.print(f"wrote {picture}", markup=False, soft_wrap=True)
     console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")
 
 

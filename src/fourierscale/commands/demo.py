@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -42,7 +43,7 @@ def demo(
         "was measured here; the paper's figures are its own.",
         soft_wrap=True,
     )
-    console.print(f"\nwrote [bold]{page}[/bold]: open it in a browser", soft_wrap=True)
+    console.print(f"\nwrote [bold]{escape(str(page))}[/bold]: open it in a browser", soft_wrap=True)
     console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")
 
 

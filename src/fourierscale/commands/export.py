@@ -47,7 +47,8 @@ def export(
     with console.status(f"exporting {found.info['model']}: a minute or two for a net of many levels"):
         report = write(found.model, out, sizes or None, found.info, raw=raw, features=features, images=images)
     taken = "0..1 pixels" if raw else "normalised images"
-    console.print(f"wrote {out}: {report.bytes / 1e6:.1f} MB, {found.info['model']}, takes {taken}", soft_wrap=True)
+    wrote = f"wrote {out}: {report.bytes / 1e6:.1f} MB, {found.info['model']}, takes {taken}"
+    console.print(wrote, markup=False, soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     runner = FORMATS[out.suffix]
     for column in ("px", "max difference", f"{runner}, 1 image", "PyTorch", f"{runner}, of 32", "PyTorch"):

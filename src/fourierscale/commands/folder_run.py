@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def choices_table(choices: Sequence[Choice]) -> Table:
     for column, style in (("setting", ""), ("value", "bold"), ("because", "dim")):
         table.add_column(column, style=style, no_wrap=column == "setting", overflow="fold")
     for choice in choices:
-        table.add_row(choice.name, choice.value, choice.why)
+        table.add_row(choice.name, escape(choice.value), escape(choice.why))
     table.caption = "change a setting with --set NAME=VALUE"
     table.caption_justify = "left"
     return table
@@ -86,7 +87,7 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
 
     console = Console(highlight=False)
     page = write_run_report(run, splits)
-    console.print(f"wrote [bold]{page}[/bold]: open it in a browser", soft_wrap=True)
+    console.print(f"wrote [bold]{escape(str(page))}[/bold]: open it in a browser", soft_wrap=True)
     if onnx:
         with console.status("writing model.onnx, which takes a minute"):
             line = _export(run)

@@ -31,6 +31,7 @@ def predict(
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     classifier: nn.Module | OnnxClassifier
     if onnx or model.endswith(".onnx"):
@@ -53,7 +54,8 @@ def predict(
         probabilities = logits[0].float().softmax(-1)
         best, label = probabilities[-1].max(-1)
         classes = about["classes"]
-        console.print(f"{path}: [bold]{classes[int(label)]}[/bold] {best:.4f}  ({note})", soft_wrap=True)
+        answer = f"{escape(str(path))}: [bold]{escape(classes[int(label)])}[/bold] {best:.4f}  ({note})"
+        console.print(answer, soft_wrap=True)
         for name, row in zip(names, probabilities, strict=True):
             value, at = row.max(-1)
             console.print(f"  {name:>4} px  {value:.4f}  {classes[int(at)]}", markup=False)

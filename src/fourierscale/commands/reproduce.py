@@ -187,6 +187,7 @@ def _summary(console: Console, jobs: Sequence[Job], results: Path, seconds: int)
     console.print(
         f"{counts['done']} of {len(jobs)} runs finished ({before} of them before), {counts['failed']} failed, "
         f"{counts['stopped']} to be resumed; {seconds // 60} min {seconds % 60} s; results are in {results}",
+        markup=False,
         soft_wrap=True,
     )
     for job in jobs:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fourierscale.experiments.paper import paper_rows
@@ -17,7 +18,7 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
     protocol = str(metrics["protocol"])
-    table = Table(title=protocol, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table = Table(title=escape(protocol), box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
         table.add_column(column, no_wrap=True)
     for row in paper_rows(protocol):
@@ -35,7 +36,7 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     console.print(table)
     console.print(_resolutions(metrics, console.width))
     if protocol.startswith("folder:"):
-        console.print(_classes(metrics))
+        console.print(_classes(metrics), markup=False)
     left_out = metrics["scale_con_left_out"]
     how = "every resolution really downscaled"
     if metrics["levels_from_one_pass"]:

@@ -11,6 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -131,7 +132,7 @@ def show(
     with reporting() as report:
         splits = load_protocol(name, data_dir, offline, seed, report, size=size, skip_bad=skip_bad)
     console = Console(highlight=False)
-    console.print(f"[bold]{splits.protocol.name}[/bold]: {splits.note}", soft_wrap=True)
+    console.print(f"[bold]{escape(splits.protocol.name)}[/bold]: {escape(splits.note)}", soft_wrap=True)
     console.print(f"source: {splits.source}", markup=False, soft_wrap=True)
     for table in (*_resolution_tables(splits, console.width), _class_table(splits)):
         console.print()
@@ -180,7 +181,7 @@ def _class_table(splits: ScaledSplits) -> Table:
         table.add_column(name, justify="right", min_width=6)
     if len(splits.classes) <= 30:
         for label, title in enumerate(splits.classes):
-            table.add_row(title, *(f"{count[label]:,}" for count in counts))
+            table.add_row(escape(title), *(f"{count[label]:,}" for count in counts))
     else:
         table.add_row("smallest", *(f"{min(count):,}" for count in counts))
         table.add_row("largest", *(f"{max(count):,}" for count in counts))

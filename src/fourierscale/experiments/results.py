@@ -17,6 +17,9 @@ from fourierscale.training.weights import read_info
 
 __all__ = ["Result", "Results", "collect", "is_finished", "read_results"]
 
+# of "local folder PATH", "cache PATH" and "SOURCE, kept in PATH", each with a note in brackets behind or none
+PATH = re.compile(r"((?:^local folder|^cache|, kept in)) .*?(?= \(|$)")
+
 
 @dataclass(frozen=True)
 class Result:
@@ -125,7 +128,7 @@ def without_paths(info: dict[str, Any]) -> dict[str, Any]:
     info["config"]["data"]["data_dir"] = None
     for part in ("data", "metrics"):
         if "source" in info.get(part, {}):
-            info[part]["source"] = re.sub(r"local folder .*?(?= \(|$)", "local folder", info[part]["source"])
+            info[part]["source"] = PATH.sub(r"\1", info[part]["source"]).removesuffix(", kept in")
     return info
 
 

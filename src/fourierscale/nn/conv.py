@@ -115,11 +115,11 @@ class _LocalFourierConv(_FourierLayer):
     def _convolve(self, coeffs: Tensor) -> Tensor:
         own = [p for p in (self.weight, self.pointwise) if p is not None]
         compiling = torch.compiler.is_compiling()  # exporting compiles too
-        # Taps that are computed, by a parametrization for example, are new tensors every time.
-        lasting = all(isinstance(p, nn.Parameter) and not p.is_inference() for p in own)
-        if lasting and not (self.training or torch.is_grad_enabled() or compiling):
-            return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra.hold(own))
-        if not compiling:
+        if not (compiling or self.training or torch.is_grad_enabled()):
+            # Taps that are computed, by a parametrization for example, are new tensors every time.
+            if all(isinstance(p, nn.Parameter) and not p.is_inference() for p in own):
+                return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra.hold(own))
+        elif not compiling:
             self._spectra.forget()  # an optimizer may follow
         return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
 

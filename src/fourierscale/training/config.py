@@ -335,6 +335,7 @@ def _check(config: Config) -> None:
         ("data.seed", data.seed, data.seed >= 0, "0 or more"),
         ("loss.weight", config.loss.weight, 0 <= config.loss.weight < math.inf, "0 or more"),
         ("loss.margin", config.loss.margin, 0 <= config.loss.margin < math.inf, "0 or more"),
+        ("loss.follow", config.loss.follow, 0 <= config.loss.follow < math.inf, "0 (off) or more"),
         ("loss.real", config.loss.real, 0 <= config.loss.real < math.inf, "0 (no second pass) or more"),
         ("loss.features", config.loss.features, 0 <= config.loss.features < math.inf, "0 or more"),
         ("optim.lr", optim.lr, 0 < optim.lr < math.inf, "above 0"),
