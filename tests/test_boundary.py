@@ -17,6 +17,7 @@ from fourierscale.functional import (
     analyze,
     band,
     bands,
+    clear_constants,
     crop,
     downscale,
     extend,
@@ -399,3 +400,11 @@ def test_a_net_compiles_to_one_graph_with_a_canvas():
     compiled = torch.compile(model, fullgraph=True, dynamic=False, backend="aot_eager")
     x = torch.rand(2, 1, 12, 12)
     torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
+
+
+def test_constants_of_boundaries_that_look_alike_are_kept_apart():
+    x = torch.rand(1, 1, 28, 28, dtype=torch.float64)
+    alone = analyze(x, size=8, boundary="canvas:2")
+    clear_constants()
+    analyze(x, size=20, boundary="canvas:.2")
+    assert torch.equal(analyze(x, size=8, boundary="canvas:2"), alone)

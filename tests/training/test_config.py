@@ -70,12 +70,13 @@ def test_settings_replace_fields_of_every_type() -> None:
         ("model.overrides=3", "model.overrides must be a table, got 3"),
         ("loss.follow=-1", "loss.follow must be 0 (off) or more, got -1"),
         ("loss.follow=nan", "loss.follow must be 0 (off) or more, got nan"),
+        ("train.compile=true loss.real=1", "is not compiled: set train.compile=false"),
         ("loss.hinge=pair", "loss.hinge must be one of none, batch, sample, pairs, got 'pair'"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
     with pytest.raises(ConfigError) as error:
-        Config().replaced([setting])
+        Config().replaced(setting.split(" "))
     assert text in str(error.value)
 
 

@@ -45,7 +45,8 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def place(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> str:
         """Name under which the constant is stored, after making sure that it is."""
-        name = re.sub(r"\W+", "_", f"{build.__name__}_{arguments}_{dtype}_{device}")
+        key = f"{build.__name__}_{arguments}_{dtype}_{device}"
+        name = re.sub(r"\W", lambda sign: f"_{ord(sign[0]):x}_", key)  # an attribute, and unlike keys have unlike ones
         if not hasattr(_STORE, name):
             if len(vars(_STORE)) >= _LIMIT:
                 clear_constants()

@@ -357,3 +357,5 @@ def _check(config: Config) -> None:
     ):
         if not fine:
             raise ConfigError(f"{name} must be {wanted}, got {value}")
+    if train.compile and config.loss.two_passes:
+        raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")
