@@ -1,3 +1,5 @@
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -153,12 +155,36 @@ def test_models_are_found_by_name_and_mistakes_are_explained():
         create_model("scalenet-tiny", in_channels=3)(torch.rand(1, 1, 28, 28))
     with pytest.raises(ValueError, match="one per block"):
         ScaleNet(1, [3, 4], [8], kernel_size=[3])
-    with pytest.raises(ValueError, match="at least one block"):
+    with pytest.raises(ValueError, match="a list with the channels of each block, got"):
         ScaleNet(1, [], [8])
     with pytest.raises(ValueError, match="plain, temperature"):
         ScaleHead(3, 4, [8], "mean")
     with pytest.raises(ValueError, match="below 1"):
         ScaleHead(3, 4, [8], dropout=1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"local": "False"}, "local must be true or false, got 'False'"),
+        ({"residual": 0}, "residual must be true or false, got 0"),
+        ({"dropout": "x"}, "dropout must be a number, got 'x'"),
+        ({"oversample": True}, "oversample must be a number, got True"),
+        ({"hidden": "abc"}, "hidden must be a whole number, got 'abc'"),
+        ({"hidden": 1.5}, "hidden must be a whole number, got 1.5"),
+        ({"hidden": -1}, "hidden must be a positive int, got -1"),
+        ({"reference_size": "all"}, "reference_size must be a whole number, got 'all'"),
+        ({"activation": 3}, "activation must be a name, got 3"),
+        ({"widths": 3}, "widths must be a list with the channels of each block, got 3"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused(options, text):
+    with pytest.raises(ValueError, match=re.escape(text)):
+        create_model("scalenet-tiny", **options)
+
+
+def test_an_option_may_be_what_it_is_without():
+    assert create_model("scalenet-tiny", reference_size=None, dropout=0).net.levels.highest == (28, 28)
 
 
 def test_the_same_seed_gives_the_same_model():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from fourierscale import create_model
+from fourierscale.metrics.mean import BatchMean
 from fourierscale.training import (
     CheckpointError,
     ConfigError,
@@ -30,6 +33,7 @@ from fourierscale.training import (
 )
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.config import OptimConfig
+from fourierscale.training.fit import LAST
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -140,6 +144,54 @@ def test_weights_that_cannot_be_used_are_one_sentence(run: tuple[Path, dict], tm
         load_model(weights)
 
 
+def test_weights_without_a_finite_loss_on_validation_images_become_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fourierscale.training import module
+
+    class Broken(BatchMean):
+        def compute(self) -> torch.Tensor:
+            return super().compute() * (1 if not (tmp_path / "run" / LAST).exists() else torch.nan)
+
+    monkeypatch.setattr(module, "BatchMean", Broken)
+    with pytest.raises(NonFiniteLossError, match="images is infinite or NaN after epoch 2: lower"):
+        fit(small_config("train.epochs=3"), tmp_path / "run", splits=small_splits())
+    monkeypatch.undo()
+    assert [int(row["epoch"]) for row in read_log(tmp_path / "run" / "log.csv")] == [0]
+    fit(small_config("train.epochs=3", "optim.lr=0.01"), tmp_path / "run", resume=True, splits=small_splits())
+    rates = [float(row["lr"]) for row in read_log(tmp_path / "run" / "log.csv")]
+    assert len(rates) == 3
+
+
+@pytest.mark.parametrize("change", ["optim.lr=0.001", "optim.weight_decay=0.5", "optim.betas=[0.5, 0.6]"])
+def test_a_resumed_run_is_trained_as_its_config_says_now(tmp_path: Path, change: str) -> None:
+    run, splits = tmp_path / "run", small_splits()
+    constant = "optim.schedule=constant"
+    fit(small_config("train.epochs=1", constant), run, splits=splits)
+    with pytest.raises(CheckpointError, match=r"has ended, and \[optim\] of its config.toml differs: give it more"):
+        fit(small_config("train.epochs=1", constant, change), run, resume=True, splits=splits)
+    assert load_config(run / "config.toml").optim == small_config(constant).optim
+    weights = {}
+    for settings in ((), (change,)):
+        copied = tmp_path / f"copy{len(settings)}"
+        shutil.copytree(run, copied)
+        fit(small_config("train.epochs=2", constant, *settings), copied, resume=True, splits=splits)
+        weights[settings] = load_file(copied / "model.safetensors")
+        if settings and change.startswith("optim.lr"):
+            assert [row["lr"] for row in read_log(copied / "log.csv")] == ["0.02", "0.001"]
+    assert any(not torch.equal(weights[()][name], tensor) for name, tensor in weights[(change,)].items())
+
+
+def test_other_images_are_another_run(tmp_path: Path) -> None:
+    splits = small_splits()
+    fit(small_config("train.epochs=1"), tmp_path / "run", splits=splits)
+    for changed, what in (({"classes": ("uno", "due", "tre")}, "classes"), ({"hashes": {"train": "0"}}, "indices")):
+        others = dataclasses.replace(splits, **changed)
+        with pytest.raises(CheckpointError, match=rf"a run on other images \({what} differ\): give it the images"):
+            fit(small_config("train.epochs=2"), tmp_path / "run", resume=True, splits=others)
+    assert read_info(tmp_path / "run")["data"]["classes"] == ["one", "two", "three"]
+
+
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +204,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
         return loss(*arguments) * (float("nan") if len(calls) == 18 else 1)
 
     monkeypatch.setattr(module, "scale_loss", broken)
-    with pytest.raises(NonFiniteLossError, match=r"in epoch 1, step 2, at resolution \d+: lower optim\.lr") as error:
+    with pytest.raises(NonFiniteLossError, match=r"in epoch 2, step 3, at resolution \d+: lower optim\.lr") as error:
         fit(small_config(), tmp_path, splits=small_splits())  # 15 batches an epoch
     assert "\n" not in str(error.value)
     state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)

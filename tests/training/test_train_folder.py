@@ -273,7 +273,7 @@ def listening() -> Iterator[None]:
 def test_stopped_with_ctrl_c_it_says_how_to_go_on_and_resumes(
     shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = tmp_path / "stopped"
+    run = tmp_path / "stopped by hand"
 
     def press() -> None:
         while not (run / "checkpoints" / "last.ckpt").is_file():
@@ -287,7 +287,7 @@ def test_stopped_with_ctrl_c_it_says_how_to_go_on_and_resumes(
     assert signal.getsignal(signal.SIGINT) is before
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("fourierscale: stopped in epoch ")
-    assert last.endswith(f"of 4000; continue with 'fourierscale train --resume --out {run}'")
+    assert last.endswith(f"of 4000; continue with fourierscale train --resume --out '{run}'")
     done = len((run / "log.csv").read_text().splitlines()) - 1
     assert done < 4000
     assert main(["train", "--resume", "--out", str(run), "--epochs", str(done + 1), "--no-onnx"]) == 0

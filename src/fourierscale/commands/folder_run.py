@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,9 +93,13 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
         with console.status("writing model.onnx, which takes a minute"):
             line = _export(run)
         console.print(line, markup=False, soft_wrap=True)
-    name = splits.protocol.name
+    name, where = shlex.quote(splits.protocol.name), shlex.quote(str(run))
     console.print("next:", style="bold")
-    for command in (f"predict {run} IMAGE.jpg", f"audit {run} --data {name}", f"explore --model {run} --beside none"):
+    for command in (
+        f"predict {where} IMAGE.jpg",
+        f"audit {where} --data {name}",
+        f"explore --model {where} --beside none",
+    ):
         console.print(f"  fourierscale {command}", markup=False, soft_wrap=True)
 
 

@@ -98,6 +98,7 @@ def get_augmentation(name: str, **overrides: Any) -> Augmentation:
 
     Raises:
         UnknownNameError: No such augmentation or setting; the message suggests the nearest.
+        ValueError: A value that the setting cannot have.
     """
     if name not in NAMED:
         raise UnknownNameError(f"no augmentation {name!r}: {nearest(name, NAMED)}")
@@ -109,5 +110,7 @@ def get_augmentation(name: str, **overrides: Any) -> Augmentation:
             hint = nearest(setting, known) if known else "it has none"
             raise UnknownNameError(f"augmentation {name!r} has no setting {setting!r}: {hint}")
         for step in holders:
+            if isinstance(step[setting], float) and (not isinstance(value, (int, float)) or isinstance(value, bool)):
+                raise ValueError(f"{name}: expected {setting} to be a number, got {value!r}")
             step[setting] = value
     return Augmentation.from_dict(data)

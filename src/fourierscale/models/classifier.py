@@ -71,6 +71,7 @@ class ScaleHead(nn.Module):
         self.cells = positive(cells, "cells")
         self.pool_kind: PoolKind = pool_kind
         self.boundary = check_boundary(boundary)
+        hidden = positive(hidden, "hidden")
         self.window = -(-inside(max(self.levels.highest), boundary) // cells)
         self.inner = nn.Sequential(nn.LayerNorm(channels * cells**2), nn.Linear(channels * cells**2, hidden))
         self.outer = nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))

@@ -69,7 +69,7 @@ def list_models() -> list[str]:
 def model_info(name: str) -> ModelInfo:
     """What is known about a model; a wrong name is refused with the nearest one."""
     if name not in _MODELS:
-        near = difflib.get_close_matches(name, _MODELS, 1)
+        near = difflib.get_close_matches(str(name), _MODELS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(list_models())}"
         raise ValueError(f"unknown model {name!r}: {hint}")
     return _MODELS[name]
@@ -88,7 +88,29 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
             near = difflib.get_close_matches(option, info.options, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(info.options)}"
             raise ValueError(f"{name} has no option {option!r}: {hint}")
+    parameters = inspect.signature(info.build).parameters
+    for option, value in overrides.items():
+        _check_kind(option, value, str(parameters[option].annotation))
     return info.build(**{**info.defaults, **overrides})
+
+
+KINDS: dict[str, tuple[tuple[type, ...], str]] = {
+    "bool": ((bool,), "true or false"),
+    "int": ((int,), "a whole number"),
+    "float": ((int, float), "a number"),
+    "str": ((str,), "a name"),
+}
+
+
+def _check_kind(option: str, value: Any, annotation: str) -> None:
+    """Refuse a value of another kind than the option: ``"False"`` from a terminal is a text, and would be true."""
+    kinds = [kind.strip() for kind in annotation.split("|")]
+    if not all(kind in KINDS or kind == "None" for kind in kinds) or (value is None and "None" in kinds):
+        return
+    known = [KINDS[kind] for kind in kinds if kind != "None"]
+    fits = any(isinstance(value, types) and (bool in types or not isinstance(value, bool)) for types, _ in known)
+    if not fits:
+        raise ValueError(f"{option} must be {' or '.join(words for _, words in known)}, got {value!r}")
 
 
 def pretrained_info(name: str) -> dict[str, Any]:

@@ -74,8 +74,8 @@ class ScaleNet(nn.Module):
         boundary: Boundary = "circular",
     ) -> None:
         super().__init__()
-        if not widths:
-            raise ValueError("widths must name at least one block, got none")
+        if isinstance(widths, (int, str)) or not widths:
+            raise ValueError(f"widths must be a list with the channels of each block, got {widths!r}")
         self.in_channels = positive(in_channels, "in_channels")
         self.boundary = check_boundary(boundary)
         self.levels = Levels(resolutions)

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import time
@@ -29,11 +30,11 @@ from fourierscale.data.sources import Report
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
-from fourierscale.training.config import Config, ModelConfig
+from fourierscale.training.config import Config, ModelConfig, load_config
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluate import evaluate
-from fourierscale.training.module import ScaleModule
+from fourierscale.training.module import ScaleModule, identity
 from fourierscale.training.weights import save_model, versions
 
 __all__ = ["fit", "is_first_process", "resolve_model"]
@@ -88,8 +89,9 @@ def fit(
     splits = load_splits(config, report) if splits is None else splits
     check_mixed(config, splits.train.fit)
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
+    images = {"protocol": splits.protocol.name, "classes": list(splits.classes), "indices": dict(splits.hashes)}
     if checkpoint is not None:
-        _check_checkpoint(checkpoint, config)
+        _check_checkpoint(checkpoint, config, images, root)
     root.mkdir(parents=True, exist_ok=True)
     if first:
         (root / "config.toml").write_text(config.to_toml(), encoding="utf-8")
@@ -113,6 +115,7 @@ def fit(
             splits.protocol,
         )
         module.total_batches = batch_count(splits.val, config.eval.batch_size)
+        module.images = images
         if config.train.compile:
             model.compile()
         started = time.perf_counter()
@@ -126,7 +129,7 @@ def fit(
             signal.signal(signal.SIGINT, handler)
             raise StoppedError(
                 f"stopped in epoch {trainer.current_epoch + 1} of {config.train.epochs}; continue with "
-                f"'fourierscale train --resume --out {root}'"
+                f"fourierscale train --resume --out {shlex.quote(str(root))}"
             ) from None
         seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
         if config.train.keep == "best":
@@ -310,22 +313,37 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
         log.debug("reading %s: %s", path, error)
     raise CheckpointError(
         f"{path} is not a whole checkpoint of this library (cut short, or written by something else): "
-        "resume from another one, or start again in a new folder"
+        "start again in a new folder"
     )
 
 
-def _check_checkpoint(path: Path, config: Config) -> None:
+def _check_checkpoint(path: Path, config: Config, images: dict[str, Any], root: Path) -> None:
+    """Refuse to continue what is another run: model, seed, images; or, once it has ended, how it was trained."""
     checkpoint = _read_checkpoint(path)
     if "optimizer_states" not in checkpoint:
         raise CheckpointError(f"{path} holds weights alone: resume from {LAST.name} beside it")
     found = checkpoint["fourierscale"]
-    expected = {"model": config.to_dict()["model"], "seed": config.train.seed}
-    for key, value in expected.items():
-        if found.get(key) != value:
+    expected = identity(config, images)
+    for key in ("model", "seed"):
+        if found.get(key) != expected[key]:
             raise CheckpointError(
-                f"{path} belongs to a run with {key} {found.get(key)}, this one has {value}: "
+                f"{path} belongs to a run with {key} {found.get(key)}, this one has {expected[key]}: "
                 "resume with the config.toml beside it"
             )
+    for key, value in found.get("images", {}).items():
+        if images[key] != value:
+            raise CheckpointError(
+                f"{path} belongs to a run on other images ({key} differ): give it the images it had, or start "
+                "again in a new folder"
+            )
+    if checkpoint["epoch"] + 1 >= config.train.epochs and (root / "config.toml").is_file():
+        before, now = load_config(root / "config.toml").to_dict(), config.to_dict()
+        for section in ("optim", "loss"):
+            if before[section] != now[section]:
+                raise CheckpointError(
+                    f"the run in {root} has ended, and [{section}] of its config.toml differs: give it more "
+                    "train.epochs to continue with other settings, or start again in a new folder"
+                )
 
 
 @contextmanager

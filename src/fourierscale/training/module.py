@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,11 @@ from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalt
 __all__ = ["ScaleModule"]
 
 DROPOUT, LOWER = 2, 3  # which of the seed's streams; the data module's streams have other lengths
+
+
+def identity(config: Config, images: dict[str, Any]) -> dict[str, Any]:
+    """Which run a checkpoint belongs to, in plain values: another model, seed or set of images is another run."""
+    return {"model": config.to_dict()["model"], "seed": config.train.seed, "images": images}
 
 
 class ScaleModule(pl.LightningModule):
@@ -65,6 +71,7 @@ class ScaleModule(pl.LightningModule):
         self.train_loss, self.val_loss = BatchMean(), BatchMean()
         self.accuracy, self.consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
         self.total_batches: int | None = None  # of the validation set, in all processes
+        self.images: dict[str, Any] = {}  # which images these are, for checkpoints to say
         self._bad: Tensor | None = None
         self._columns: dict[int, list[int]] = {}
         self._graphs: dict[str, GraphedTraining] = {}
@@ -81,6 +88,16 @@ class ScaleModule(pl.LightningModule):
         steps = per_epoch * self.config.train.epochs
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(step, steps, per_epoch, optim))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_start(self) -> None:
+        """Let the rates of the config hold in a resumed run too, whose checkpoint brought those of the run before."""
+        (optimizer,), (scheduled,) = self.trainer.optimizers, self.trainer.lr_scheduler_configs
+        schedule: Any = scheduled.scheduler
+        optim = self.config.optim
+        for group, wanted in zip(optimizer.param_groups, make_optimizer(self.model, optim).param_groups, strict=True):
+            rate = optim.lr * schedule.lr_lambdas[0](schedule.last_epoch)
+            group |= {"lr": rate, "initial_lr": optim.lr, "betas": optim.betas, "weight_decay": wanted["weight_decay"]}
+        schedule.base_lrs = [optim.lr for _ in optimizer.param_groups]
 
     def on_train_epoch_start(self) -> None:
         """Start the sums of the epoch."""
@@ -152,11 +169,18 @@ class ScaleModule(pl.LightningModule):
             first, size = self._bad.tolist()
             if first >= 0:
                 where = f"at resolution {size}" if size else "in a batch of several resolutions"
-                raise NonFiniteLossError(
-                    f"the loss became infinite or NaN in epoch {self.current_epoch}, step {first}, {where}: lower "
-                    f"optim.lr (now {self.config.optim.lr:g}) or set optim.grad_clip=1, then continue "
-                    "with --resume from the last good checkpoint"
-                )
+                raise self._not_finite(f"loss became infinite or NaN in epoch {self._epoch}, step {first + 1}, {where}")
+
+    @property
+    def _epoch(self) -> int:
+        """The epoch as users count them."""
+        return self.current_epoch + 1
+
+    def _not_finite(self, what: str) -> NonFiniteLossError:
+        return NonFiniteLossError(
+            f"the {what}: lower optim.lr (now {self.config.optim.lr:g}) or set optim.grad_clip=1, then continue with "
+            "--resume from the last good checkpoint"
+        )
 
     def on_validation_epoch_start(self) -> None:
         """Forget the last validation."""
@@ -176,8 +200,11 @@ class ScaleModule(pl.LightningModule):
         self.consistency.update(losses, self._below(batch.resolution))
 
     def on_validation_epoch_end(self) -> None:
-        """Log what matters."""
-        self.log("val_loss", self.val_loss.compute())
+        """Log what matters; weights that give no finite loss must not become a checkpoint."""
+        loss = self.val_loss.compute()
+        if not math.isfinite(float(loss)):
+            raise self._not_finite(f"loss on validation images is infinite or NaN after epoch {self._epoch}")
+        self.log("val_loss", loss)
         self.log("val_acc", self.accuracy.compute()["mean"].float(), prog_bar=True)
         consistency = self.consistency.compute()
         if consistency["count"] > 0:
@@ -193,5 +220,4 @@ class ScaleModule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say which run this is, in plain values, so that a checkpoint loads without unpickling code."""
-        config = self.config.to_dict()
-        checkpoint["fourierscale"] = {"model": config["model"], "seed": self.config.train.seed}
+        checkpoint["fourierscale"] = identity(self.config, self.images)
