@@ -69,6 +69,12 @@ def test_train_then_evaluate_prints_the_papers_row_beside(
     assert (out / "log.csv").read_text().count("\n") == 3
     capsys.readouterr()
 
+    before = (out / "metrics.json").read_bytes(), (out / "metrics.png").read_bytes()
+    assert main(["evaluate", str(out), "--limit", "20", "--sample", "9"]) == 0
+    assert "metrics-mnist-scale-20.json and" in capsys.readouterr().out
+    assert json.loads((out / "metrics-mnist-scale-20.json").read_text())["images"] == 20
+    assert ((out / "metrics.json").read_bytes(), (out / "metrics.png").read_bytes()) == before
+
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     assert main(["evaluate", str(out), "--limit", "40", "--sample", "9", "--out", str(elsewhere)]) == 0
@@ -149,6 +155,10 @@ def test_models_are_listed_with_their_cost_in_a_hundred_columns(
         (["evaluate", "RUN", "--out", "nowhere"], "no such folder to write the results in"),
         (["evaluate", "RUN", "--data", "mnist-scale"], "the model takes 1 channel(s) and 3 classes, mnist-scale has"),
         (["predict", "RUN", "none.png"], "none.png: there is no such file"),
+        (["predict", "RUN", "."], "it is a folder, name its images"),
+        (["predict", "RUN", "dot.png", "--features", "text.png"], "text.png is a file: --features names a folder"),
+        (["train", "--out", "text.png/run"], "text.png is a file: --out names a folder"),
+        (["explore", "--build", "text.png"], "text.png is a file: --build names a folder"),
         (["predict", "RUN", "text.png"], "text.png: cannot be read as an image"),
         (["predict", "RUN", "dot.png"], "dot.png: 3 x 3 pixels, the model needs at least 8 x 8"),
     ],

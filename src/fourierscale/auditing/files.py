@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
 from collections.abc import Callable
@@ -93,10 +94,15 @@ def _open_script(file: Path) -> FileModel:
 
 
 def _open_exported(file: Path) -> FileModel:
+    told = logging.getLogger("torch.export")
+    before = told.level
+    told.setLevel(logging.CRITICAL)  # it logs a traceback of what it then raises
     try:
         program = torch.export.load(str(file))
     except Exception as error:  # a damaged archive raises whatever its first bad part raises
         raise AuditError(f"{file} is no torch.export file: save one with torch.export.save(program, path)") from error
+    finally:
+        told.setLevel(before)
     inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     value = inputs[0].meta["val"]
     shape = tuple(n if isinstance(n, int) else None for n in value.shape)

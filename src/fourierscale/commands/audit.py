@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
+from fourierscale.commands.folders import check_folder
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -64,8 +66,8 @@ def audit(
     from fourierscale.data.cli import reporting
     from fourierscale.training.errors import ConfigError
 
-    if out is not None and out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file: --out names a folder")
+    if out is not None:
+        check_folder(out)
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:

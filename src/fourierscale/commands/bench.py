@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from fourierscale.commands.folders import check_folder
+
 if TYPE_CHECKING:
     from fourierscale.bench import Row
 
@@ -41,8 +43,7 @@ def bench(
         raise typer.BadParameter("torch sees no CUDA device: use --device cpu", param_hint="--device")
     if precision not in get_args(Products):
         raise typer.BadParameter(f"{precision!r} is neither highest nor high", param_hint="--precision")
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file: --out names a folder")
+    check_folder(out)
     try:
         chosen = choose_cases(cases or [], name, quick)
     except ValueError as error:

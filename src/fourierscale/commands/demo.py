@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fourierscale.commands.folders import check_folder
+
 if TYPE_CHECKING:
     from fourierscale.demo import Demo
 
@@ -26,8 +28,7 @@ def demo(
 ) -> None:
     """Do the main job in about three minutes: measure the shipped weights, train two small nets, write a report."""
     started = time.perf_counter()
-    if out.exists() and not out.is_dir():
-        raise FileExistsError(f"{out} is a file: --out names a folder for the report")
+    check_folder(out)
 
     from fourierscale.demo import DemoSettings, run_demo, write_report
 

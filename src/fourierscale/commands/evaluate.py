@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,7 @@ def evaluate(
     sample: Annotated[int, typer.Option(min=1, help="Images that are really downscaled, for Equi-Err.")] = 256,
     batch_size: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 256,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    out: Annotated[Path | None, typer.Option(help="Where to write metrics.json and metrics.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for metrics.json and metrics.png.")] = None,
 ) -> None:
     """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows."""
     import torch
@@ -83,9 +84,21 @@ def evaluate(
         sample=sample,
         device=where,
     )
-    # what training measured stays as it is beside the weights
-    (folder / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    title = f"{found.info['model']} on {splits.protocol.name}"
-    draw_metrics(metrics, folder / "metrics.png", title, splits.protocol.boundary)
+    named = [] if found.folder is not None else [str(found.info["model"])]
+    named += [] if found.folder is not None and own and not limit else [name]
+    # beside a run's own metrics.json, or among a user's files, only what is named after itself
+    stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
+    table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
+    table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    draw_metrics(metrics, picture, f"{found.info['model']} on {splits.protocol.name}", splits.protocol.boundary)
     metrics_table(metrics, found.info["model"])
-    typer.echo(f"wrote {folder / 'metrics.json'} and {folder / 'metrics.png'}")
+    typer.echo(f"wrote {table} and {picture}")
+
+
+def _file_stem(*parts: str) -> str:
+    """Parts of a name as a file may be called.
+
+    >>> _file_stem("metrics", "folder:my photos", "20")
+    'metrics-folder-my-photos-20'
+    """
+    return "-".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)

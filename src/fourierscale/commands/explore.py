@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fourierscale.commands.folders import check_folder
 from fourierscale.commands.found import Found, find_model
 
 if TYPE_CHECKING:
@@ -37,15 +38,19 @@ def explore(
     Only this machine can reach the page. Ctrl-C ends it.
     """
     from rich.console import Console
+    from rich.markup import escape
 
     from fourierscale.explore import ExploreServer, Viewer, build_page, serve, write_page
 
+    if build is not None:
+        check_folder(build, "--build")
     console = Console(highlight=False)
     viewer = Viewer(find_nets(model, beside))
     if build is not None:
         path = write_page(viewer, build)
         console.print(
-            f"wrote [bold]{path}[/bold], {path.stat().st_size / 1e6:.1f} MB: open it in a browser", soft_wrap=True
+            f"wrote [bold]{escape(str(path))}[/bold], {path.stat().st_size / 1e6:.1f} MB: open it in a browser",
+            soft_wrap=True,
         )
         return
     try:

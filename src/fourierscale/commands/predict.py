@@ -10,6 +10,7 @@ import torch
 import typer
 from torch import Tensor, nn
 
+from fourierscale.commands.folders import check_folder
 from fourierscale.commands.found import MODEL_HELP, find_model
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models.classifier import boundary_of, level_names
@@ -32,6 +33,9 @@ def predict(
     """
     from rich.console import Console
     from rich.markup import escape
+
+    if features is not None:
+        check_folder(features, "--features")
 
     classifier: nn.Module | OnnxClassifier
     if onnx or model.endswith(".onnx"):
@@ -73,7 +77,8 @@ def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple
     from fourierscale.functional import downscale
 
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
+        what = "it is a folder, name its images" if path.is_dir() else "there is no such file"
+        raise FileNotFoundError(f"{path}: {what}")
     colour: Colour = "grey" if about["channels"] == 1 else "rgb"
     pixels = decode_image(path, colour=colour)
     height, width = pixels.shape[1:]

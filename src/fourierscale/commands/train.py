@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from fourierscale.commands.folders import check_folder
+
 __all__ = ["train"]
 
 
@@ -94,6 +96,7 @@ def train(
     images = images_of(resolved)
     if folder is not None:
         refuse_preset(folder)
+    check_folder(out or Path("runs"))
     run = out or _folder(images.resolve().name if images is not None else config or model or source)
     main_process = is_first_process()
     with reporting() as report:

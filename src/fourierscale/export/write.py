@@ -127,6 +127,8 @@ def _target(path: str | os.PathLike[str]) -> Path:
     target = Path(path).expanduser()
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} in")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder: name a file")
     return target
 
 
