@@ -168,7 +168,7 @@ def test_a_mistake_gives_one_line_and_status_2(
 ) -> None:
     (tmp_path / "text.png").write_text("no image")
     Image.new("L", (3, 3)).save(tmp_path / "dot.png")
-    if arguments[0] != "predict" and "--resume" not in arguments and "--config" not in arguments:
+    if arguments[0] not in ("predict", "explore") and "--resume" not in arguments and "--config" not in arguments:
         arguments = [*arguments, "--data-dir", str(digits)]
     assert main([str(run) if part == "RUN" else part for part in arguments]) == 2
     captured = capsys.readouterr()

@@ -9,7 +9,7 @@ __all__ = ["check_folder"]
 
 
 def check_folder(path: Path, option: str = "--out") -> None:
-    """Refuse, before any work is done for it, a folder that cannot be: a file has its name, or it may not be made there.
+    """Refuse, before any work is done for it, a folder that cannot be: a file has its name, or nobody may write there.
 
     Args:
         path: The folder, which need not be there yet.
