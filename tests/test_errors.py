@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from fourierscale import functional as F
+from fourierscale.metrics import fit_temperature
 from fourierscale.nn import (
     FourierConv2d,
     LocalFourierConv1d,
@@ -25,6 +26,19 @@ CASES = {
     "too few axes": (lambda: conv(torch.zeros(11, 11)), ValueError, "add the missing axes"),
     "wrong channels": (lambda: conv(torch.zeros(2, 1, 11, 11)), ValueError, "takes 3 channels, got 1"),
     "wrong channels in the activation": (lambda: act(torch.zeros(2, 4, 11, 11)), ValueError, "takes 3 channels, got 4"),
+    "an array": (lambda: F.downscale(x.numpy(), 4), TypeError, r"must be a tensor, got ndarray: .* torch\.as_tensor"),
+    "an array in a layer": (lambda: conv(x.numpy()), TypeError, "must be a tensor, got ndarray"),
+    "a size that is true": (lambda: F.downscale(x, True), TypeError, "an int or a sequence of ints, got True"),
+    "no reference grid": (
+        lambda: LocalFourierConv2d(3, 4, 3, None),
+        ValueError,
+        "reference_size must be a positive int or 2 of them, got None",
+    ),
+    "a temperature of nothing": (
+        lambda: fit_temperature(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)),
+        ValueError,
+        "at least one image",
+    ),
     "integers": (
         lambda: ToCoefficients()(torch.zeros(2, 3, 8, 8, dtype=torch.uint8)),
         TypeError,

@@ -137,6 +137,7 @@ def test_items_of_several_resolutions_make_no_batch() -> None:
         ({"fit_size": 20}, "without fit"),
         ({"fit": "zero", "fit_size": 12}, "smaller than resolution 16"),
         ({"mean": (0.1, 0.2)}, "each of 1 channels, got 2"),
+        ({"std": (0.0,)}, "every std to be above 0"),
         ({"augment": "shfit"}, "did you mean 'shift'"),
     ],
 )
@@ -152,6 +153,8 @@ def test_wrong_images_are_refused_at_once() -> None:
         ScaledDataset(torch.zeros(2, 1, 8, 9, dtype=torch.uint8), [0, 1], [8])
     with pytest.raises(ValueError, match="expected 2 labels"):
         ScaledDataset(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), [0, 1, 1], [8])
+    with pytest.raises(ValueError, match="labels to be whole numbers"):
+        ScaledDataset(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), [0, 1.5], [8])
 
 
 def test_a_read_only_array_is_taken_without_a_warning() -> None:

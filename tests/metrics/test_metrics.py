@@ -43,6 +43,12 @@ def test_consistency_is_its_slow_definition_ties_included() -> None:
     assert got["left_out"] == 7
 
 
+def test_consistency_of_a_loss_that_is_nan_is_nan() -> None:
+    metric = ScaleConsistency()
+    metric.update(torch.tensor([[2.0, 1.0], [math.nan, 1.0]]), columns=[0])
+    assert math.isnan(metric.compute()["mean"])
+
+
 def test_consistency_counts_a_tie_and_no_more() -> None:
     metric = ScaleConsistency()
     metric.update(torch.tensor([[1.0, 1.0], [1.0, 1.0 + 1e-6]]), [0])

@@ -104,7 +104,9 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         if isinstance(images, np.ndarray):
             images = torch.from_numpy(np.require(images, requirements=("C", "W")))  # torch warns of read-only arrays
         self.images = images
-        classes = np.asarray(labels, dtype=np.int64)
+        classes = np.asarray(labels).astype(np.int64)
+        if not np.array_equal(classes, np.asarray(labels)):
+            raise ValueError("expected labels to be whole numbers, got fractions")
         self.labels = torch.from_numpy(classes.copy())
         self.resolutions = tuple(sorted({int(m) for m in resolutions}))
         self._check_images()
@@ -123,6 +125,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         self.augment = get_augmentation(augment) if isinstance(augment, str) else augment
         self.epoch = 0
         self.mean, self.std = self._per_channel(mean, 0.0), self._per_channel(std, 1.0)
+        if not (self.std > 0).all():
+            raise ValueError(f"expected every std to be above 0, got {self.std.flatten().tolist()}")
         if own is not None:
             self.item_resolutions = np.array(own, dtype=np.int64)
             self._check_own(isinstance(images, SizedImages))

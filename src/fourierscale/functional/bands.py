@@ -149,6 +149,8 @@ def as_size(size: Size) -> Box:
     """
     try:
         box = tuple(operator.index(n) for n in (size if isinstance(size, Sequence) else (size, size)))
+        if isinstance(size, bool):
+            raise TypeError
     except TypeError:
         raise TypeError(f"a size is an int or a sequence of ints, got {size!r}") from None
     if not box:
@@ -160,6 +162,8 @@ def as_size(size: Size) -> Box:
 
 def spatial_size(x: Tensor, axes: int, what: str = "image") -> Box:
     """Size of the last ``axes`` axes, after refusing what is not a real, non-empty floating-point tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{what} must be a tensor, got {type(x).__name__}: convert it first, torch.as_tensor(x)")
     if x.is_complex():
         raise TypeError(
             f"{what} must be real, got {x.dtype}: features and coefficients are real here, "

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Boundary, Box
+from fourierscale.functional.bands import Boundary, Box, frequencies
 from fourierscale.functional.constants import constant, forgotten_with_constants
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
@@ -154,6 +154,6 @@ def _window_means(
 @constant
 def level_waves(n: int, boundary: Boundary, *bands: int) -> Tensor:
     """Basis functions at ``n`` samples, for each level those within its band, ``(levels, n, m)``."""
-    full = synthesis_matrix(n, bands[-1], boundary, torch.float64, torch.device("cpu"))
-    frequency = (torch.arange(full.shape[1]) + 1) // 2
-    return torch.stack([full * (frequency <= k) for k in bands])
+    like = torch.float64, torch.device("cpu")
+    full = synthesis_matrix(n, bands[-1], boundary, *like)
+    return torch.stack([full * (frequencies(full.shape[1], *like) <= k) for k in bands])

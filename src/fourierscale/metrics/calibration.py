@@ -25,6 +25,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     >>> round(fit_temperature(logits, torch.tensor([0, 0, 0, 1])), 4)  # sigmoid(4 / T) = 3 / 4
     3.641
     """
+    if not len(logits):
+        raise ValueError("a temperature is fitted on at least one image, got none")
     z = logits.detach().double()
     true = z.gather(1, labels[:, None]).mean()
     low, high = 1e-3, 1e3  # bounds of 1 / T

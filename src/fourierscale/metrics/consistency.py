@@ -45,7 +45,7 @@ class ScaleConsistency(ItemMean):
 
     .. math:: \operatorname{mean}_x \operatorname{mean}_{r \in R, r < n(x)} [L(x) \le L(\mathcal D_r x)]
 
-    No sampling: every ``r`` counts. A tie is consistent. Images at the lowest resolution have no ``r`` below; they are
+    No sampling: every ``r`` counts. A tie is consistent; a NaN makes the mean NaN. Images at the lowest resolution have no ``r`` below; they are
     left out and counted. ``compute`` gives ``mean``, ``standard_error`` over images, ``count`` and ``left_out``.
 
     >>> metric = ScaleConsistency()
@@ -74,7 +74,7 @@ class ScaleConsistency(ItemMean):
             self.left_out += len(losses)
             return
         consistent = losses[:, -1:] <= losses[:, list(columns)]
-        self.add(consistent.double().mean(1))
+        self.add(consistent.double().mean(1).masked_fill(losses.isnan().any(1), torch.nan))
 
     def compute(self) -> dict[str, Tensor]:
         """The mean over images, its standard error, and how many images counted and did not."""

@@ -12,7 +12,7 @@ from fourierscale.functional.bands import Box, coefficient_bands
 
 def per_axis(value: int | Sequence[int], axes: int, name: str) -> Box:
     """One positive int per axis; an int counts for every axis."""
-    box = (value,) * axes if isinstance(value, int) else tuple(value)
+    box = (value,) * axes if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
     if len(box) != axes or not all(isinstance(n, int) and n >= 1 for n in box):
         raise ValueError(f"{name} must be a positive int or {axes} of them, got {value!r}")
     return box
