@@ -89,7 +89,8 @@ def bench(
         return
     console.print(results_table(rows))
     console.print(
-        "ms: median (quartiles). ours/this: below 1, ours is faster; graphed against graphed. MiB: of a step beyond parameters and input. "
+        "ms: median (quartiles). ours/this: below 1, ours is faster; graphed against graphed. "
+        "MiB: of a step beyond parameters and input. "
         "error: against float64. x floor: time over what the ceilings allow for the work of the cost model.",
         soft_wrap=True,
     )

@@ -45,8 +45,9 @@ class ScaleConsistency(ItemMean):
 
     .. math:: \operatorname{mean}_x \operatorname{mean}_{r \in R, r < n(x)} [L(x) \le L(\mathcal D_r x)]
 
-    No sampling: every ``r`` counts. A tie is consistent; a NaN makes the mean NaN. Images at the lowest resolution have no ``r`` below; they are
-    left out and counted. ``compute`` gives ``mean``, ``standard_error`` over images, ``count`` and ``left_out``.
+    No sampling: every ``r`` counts. A tie is consistent; a NaN makes the mean NaN. Images at the lowest resolution have
+    no ``r`` below; they are left out and counted. ``compute`` gives ``mean``, ``standard_error`` over images, ``count``
+    and ``left_out``.
 
     >>> metric = ScaleConsistency()
     >>> metric.update(torch.tensor([[2.0, 1.0, 1.0], [0.5, 3.0, 1.0]]), columns=[0, 1])
