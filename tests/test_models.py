@@ -184,7 +184,7 @@ def test_an_option_of_another_kind_is_refused(options, text):
 
 
 def test_an_option_may_be_what_it_is_without():
-    assert create_model("scalenet-tiny", reference_size=None, dropout=0).net.levels.highest == (28, 28)
+    assert create_model("scalenet-tiny", reference_size=None, dropout=0).net.levels.highest == (28,)
 
 
 def test_the_same_seed_gives_the_same_model():

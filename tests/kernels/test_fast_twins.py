@@ -239,7 +239,8 @@ def _made_anew(layer):
 
 @torch.no_grad()
 def _assert_as_new(layer, x):
-    assert torch.equal(layer(x), _made_anew(layer)(x))
+    # close, not equal: a spectrum that is kept and one that is made in pieces are rounded differently
+    torch.testing.assert_close(layer(x), _made_anew(layer)(x))
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.AdamW, torch.optim.Adam, torch.optim.SGD])
@@ -286,7 +287,7 @@ def test_parameters_from_outside_are_used_as_they_are(kind):
         y = torch.func.functional_call(layer, scaled, (x,))
         fresh = LocalFourierConv2d(2, 3, 3, 9).eval()
         fresh.load_state_dict(scaled)
-        assert torch.equal(y, fresh(x))
+        torch.testing.assert_close(y, fresh(x))
         del scaled  # so that the next ones may lie at the same place
 
 

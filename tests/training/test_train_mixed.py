@@ -82,7 +82,7 @@ def test_images_that_are_not_fitted_refuse_mixed_batches(tmp_path: Path) -> None
 def test_a_loss_that_is_not_finite_names_the_mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "scale_loss", lambda logits, *rest: logits.sum() * float("nan"))
     with pytest.raises(
-        NonFiniteLossError, match=r"epoch 0, step 0, in a batch of several resolutions: lower optim\.lr"
+        NonFiniteLossError, match=r"epoch 1, step 1, in a batch of several resolutions: lower optim\.lr"
     ):
         fit(cnn(), tmp_path, splits=small_splits(fit="zero"))
 
