@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from fourierscale.experiments.figures import Figures, make_figures
 from fourierscale.experiments.report import build_page
 from fourierscale.experiments.results import read_results
 from fourierscale.experiments.runs import plan
+from fourierscale.experiments.structure import Structure, dependence, structures
 from fourierscale.experiments.summary import Cell, row_cells
 from fourierscale.experiments.tables import TABLES, find_rows
 from fourierscale.models import create_model
@@ -64,20 +66,29 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def figures() -> Figures:
+def figures() -> list[Figures]:
+    """Digits that are downscaled ideally, and the same digits downscaled with a Gaussian low-pass."""
     torch.manual_seed(0)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         ours = create_model("scalenet-tiny", widths=(4, 6), hidden=8, classes=3, resolutions=range(8, 13), pool=1)
-        return make_figures(small_splits(), ours, epochs=1, digits=8)
+        ideal = small_splits()
+        gaussian = dataclasses.replace(ideal, protocol=dataclasses.replace(ideal.protocol, kind="gaussian"))
+        return [make_figures(splits, ours, epochs=1, digits=8) for splits in (ideal, gaussian)]
     finally:
         torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def page(results: Path, figures: Figures) -> str:
-    return build_page(read_results(results), figures)
+def measured(figures: list[Figures]) -> list[Structure]:
+    first = figures[0]
+    return structures(first.ours.model, first.cnn.model, first.original)
+
+
+@pytest.fixture(scope="module")
+def page(results: Path, figures: list[Figures], measured: list[Structure]) -> str:
+    return build_page(read_results(results), figures, measured)
 
 
 def test_cells_are_means_over_seeds_beside_the_papers(results: Path) -> None:
@@ -129,24 +140,67 @@ def test_the_page_tells_how_each_number_was_made(page: str) -> None:
     assert page.count("0.1234") == 1
 
 
-def test_the_page_needs_nothing_from_outside_and_draws_every_curve(page: str, figures: Figures) -> None:
+def test_the_page_needs_nothing_from_outside_and_draws_every_curve(page: str) -> None:
     assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:|#)|url\(|@import|https?://", page)
     consistency = page[page.index('<section id="mnist-consistency">') : page.index('<section id="imagenette">')]
     assert consistency.count("<svg") == 4
     for style in ("prefers-color-scheme: dark", "max-width: 560px", "@media print"):
         assert style in page
     anchors, links = set(re.findall(r'id="([\w-]+)"', page)), set(re.findall(r'href="#([\w-]+)"', page))
-    assert {"maps", "layers", "not-run", "mnist-consistency"} <= links <= anchors
+    assert {"maps", "layers", "structure", "not-run", "mnist-consistency"} <= links <= anchors
     assert set(TABLES) <= anchors
-    assert len(figures.ours.errors) == 2
-    assert max(max(row) for row in figures.ours.errors) < 1e-9 < 1e-3 < min(min(row) for row in figures.cnn.errors)
     assert "no history was kept" not in page.lower()
+
+
+def test_features_agree_where_downscaling_is_ideal_and_nowhere_else(page: str, figures: list[Figures]) -> None:
+    ideal, gaussian = figures
+    assert len(ideal.ours.errors) == len(gaussian.ours.errors) == 2
+    assert max(max(row) for row in ideal.ours.errors) < 1e-9 < 1e-3 < min(min(row) for row in ideal.cnn.errors)
+    assert min(min(row) for row in gaussian.ours.errors) > 1e-6
+    assert page.count("data-maps>") == 2
+    assert page.index("Ideal downscaling") < page.index("Gaussian downscaling")
+
+
+def test_only_ours_has_the_structure_of_the_claim(page: str, measured: list[Structure]) -> None:
+    convolution, relu, activation, cnn, ours = (torch.tensor(part.shares) for part in measured)
+    assert torch.equal(convolution, torch.eye(6, dtype=convolution.dtype))
+    assert measured[0].levels == [3, 4, 5]
+    for part in (activation, ours):  # up to band 3 all depends on all, but for the mean, which the norm replaces
+        assert (part[:4, 1:4] > 0).all()
+        assert not part[:4, 4:].any()
+        assert part[5, 5] > 0
+        assert part[4, 5] == 0
+    assert (relu > 0).all()
+    assert (cnn > 0).all()
+    assert cnn.shape == (3, 6)  # behind a pooling
+    assert [any(part.beyond()) for part in measured] == [False, True, False, True, False]
+    section = page[page.index('<section id="structure">') :]
+    section = section[: section.index("</section>")]
+    assert section.count("<svg") == 5
+    zeros = sum(share == 0 for part in measured for line in part.shares for share in line)
+    assert section.count('class="zero"') == zeros > 40
+
+
+def test_shares_are_those_of_the_jacobian() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 1, 5, 5, dtype=torch.float64), torch.randn(25, 25, dtype=torch.float64)
+
+    def function(coeffs: torch.Tensor) -> torch.Tensor:
+        return (coeffs.flatten(1) @ weight.T).sin().reshape(-1, 1, 5, 5)
+
+    jacobian = torch.func.jacrev(function)(x).reshape(25, 25)
+    ring = torch.tensor([max((i + 1) // 2, (j + 1) // 2) for i in range(5) for j in range(5)])
+    blocks = [[jacobian[ring == k][:, ring == j].square().sum() for j in range(3)] for k in range(3)]
+    expected = torch.stack([torch.stack(line) for line in blocks])
+    expected = expected / expected.sum(1, keepdim=True)
+    torch.testing.assert_close(dependence(function, x, probes=3000), expected, rtol=0.1, atol=0.01)
 
 
 def test_without_results_or_figures_the_page_says_so(tmp_path: Path) -> None:
     page = build_page(read_results(tmp_path))
     assert "No row has been run yet" in page
     assert "data-maps>" not in page
+    assert 'id="structure"' not in page
     assert "0 runs fill 0 of" in page
 
 

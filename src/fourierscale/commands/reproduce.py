@@ -140,7 +140,9 @@ def report(
     console = Console(highlight=False)
     if not out.resolve().parent.is_dir():
         raise FileNotFoundError(f"{out}: there is no such folder to write it in")
-    for problem in write_report(out, results, figures):
+    with console.status("reading results") as spinner:
+        problems = write_report(out, results, figures, spinner.update)
+    for problem in problems:
         console.print(problem, style="yellow", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: open it in a browser", markup=False, soft_wrap=True)
 

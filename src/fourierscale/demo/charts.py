@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-__all__ = ["Series", "error_map", "heat_map", "line_chart"]
+__all__ = ["Series", "error_map", "heat_map", "line_chart", "share_map"]
 
 WIDTH, HEIGHT = 440, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
@@ -102,21 +102,53 @@ def error_map(errors: Sequence[Sequence[float]], rows: Sequence[str], columns: S
     >>> error_map([[1e-13, 1e-12]], ["layer 1"], ["8", "9"], "ours").count("<rect")
     2
     """
-    cell, right, top = 20, 52, 20
+
+    def cell(error: float) -> str:
+        return f'class="error" fill-opacity="{max(min(1 + math.log10(max(error, 1e-30)) / 16, 1.0), 0.04):.3f}"'
+
+    largest = [f"{max(row):.0e}" for row in errors]
+    return _cells(errors, rows, columns, largest, f"heat {key}", "error of each layer", cell)
+
+
+def share_map(
+    shares: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], ends: Sequence[str], key: str
+) -> str:
+    """Cells by the root of their share; what is exactly zero looks different from what is small.
+
+    >>> share_map([[0.75, 0.25, 0.0]], ["0"], ["0", "1", "2"], ["25 %"], "cnn").count('class="zero"')
+    1
+    """
+
+    def cell(share: float) -> str:
+        return f'class="error" fill-opacity="{max(math.sqrt(share), 0.06):.3f}"' if share else 'class="zero"'
+
+    return _cells(shares, rows, columns, ends, f"heat {key}", "share of each column in each line", cell)
+
+
+def _cells(
+    values: Sequence[Sequence[float]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    ends: Sequence[str],
+    classes: str,
+    label: str,
+    cell: Callable[[float], str],
+) -> str:
+    """A matrix with names above and to the left, and a word behind each row; ``cell`` gives a value's attributes."""
+    side, right, top = 20, 52, 20
     left = max(56, 12 + 7 * max(map(len, rows), default=0))
-    width, height = left + cell * len(columns) + right, top + cell * len(rows) + 2
-    parts = [f'<svg class="heat {key}" viewBox="0 0 {width} {height}" role="img" aria-label="error of each layer">']
+    width, height = left + side * len(columns) + right, top + side * len(rows) + 2
+    parts = [f'<svg class="{classes}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
     for j, name in enumerate(columns):
-        parts.append(f'<text x="{left + cell * j + cell / 2 - 1:.0f}" y="{top - 6}" text-anchor="middle">{name}</text>')
-    for i, (name, row) in enumerate(zip(rows, errors, strict=True)):
-        y = top + cell * i
+        parts.append(f'<text x="{left + side * j + side / 2 - 1:.0f}" y="{top - 6}" text-anchor="middle">{name}</text>')
+    for i, (name, end, row) in enumerate(zip(rows, ends, values, strict=True)):
+        y = top + side * i
         parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<text x="{left + cell * len(columns) + 4}" y="{y + 14}">{max(row):.0e}</text>')
+        parts.append(f'<text x="{left + side * len(columns) + 4}" y="{y + 14}">{end}</text>')
         for j, value in enumerate(row):
-            share = min(1.0, max(0.0, 1 + math.log10(max(value, 1e-30)) / 16))
             parts.append(
-                f'<rect class="error" x="{left + cell * j}" y="{y}" width="{cell - 2}" height="{cell - 2}" '
-                f'fill-opacity="{max(share, 0.04):.3f}"><title>{escape(name)}, {columns[j]}: {value:.1e}</title></rect>'
+                f'<rect {cell(value)} x="{left + side * j}" y="{y}" width="{side - 2}" height="{side - 2}">'
+                f"<title>{escape(name)}, {columns[j]}: {value:.1e}</title></rect>"
             )
     return "".join([*parts, "</svg>"])
 

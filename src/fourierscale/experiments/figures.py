@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,11 +14,13 @@ from fourierscale.data.fit import Fit
 from fourierscale.demo.cnn import train_cnn
 from fourierscale.demo.pictures import BothWays, both_ways, choose_digit
 from fourierscale.functional import downscale
+from fourierscale.functional.resample import Kind
 from fourierscale.models.registry import load_pretrained
 
-__all__ = ["Figures", "Net", "layer_errors", "make_figures"]
+__all__ = ["Figures", "Net", "layer_errors", "make_figures", "shipped_figures"]
 
-PRETRAINED = "scalenet-mnist"
+SHIPPED = {"mnist-scale": "scalenet-mnist", "mnist-scale-gaussian": "scalenet-mnist-gaussian"}
+"""Weights for digits that are downscaled ideally and for those that are not, by protocol."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +28,12 @@ class Net:
     """One net's share of the figures.
 
     Attributes:
+        model: It.
         maps: The channel that varies most of the last layer, for each resolution.
         errors: Relative squared error behind each activation, for each resolution; see :func:`fourierscale.audit`.
     """
 
+    model: nn.Module
     maps: list[BothWays]
     errors: list[list[float]]
 
@@ -38,35 +43,52 @@ class Figures:
     """A digit at every resolution and what two nets make of it.
 
     Attributes:
-        size: The digit's own resolution.
+        kind: How digits are downscaled.
+        original: The digit, normalised, ``(1, C, n, n)``.
         resolutions: Those below it, coarse to fine.
-        digit: The digit at each of them.
+        digit: The digit at each of them, ``(m, m)``.
         ours: The shipped net.
         cnn: A plain one.
         digits: How many digits the errors are of.
     """
 
-    size: int
+    kind: Kind
+    original: Tensor
     resolutions: list[int]
     digit: list[Tensor]
     ours: Net
     cnn: Net
     digits: int
 
+    @property
+    def size(self) -> int:
+        """The digit's own resolution."""
+        return int(self.original.shape[-1])
 
-def make_figures(
-    splits: ScaledSplits | None = None, ours: nn.Module | None = None, epochs: int = 2, digits: int = 32
-) -> Figures:
+
+def shipped_figures(tell: Callable[[str], None]) -> list[Figures]:
+    """Of the weights that ship with the package, for each kind of downscaling; digits must be on this machine.
+
+    Args:
+        tell: Told what is being computed.
+    """
+    found = []
+    for protocol, weights in SHIPPED.items():
+        tell(f"feature maps of {weights} and of a small CNN")
+        found.append(make_figures(load_protocol(protocol, offline=True), load_pretrained(weights)))
+    return found
+
+
+def make_figures(splits: ScaledSplits, ours: nn.Module, epochs: int = 2, digits: int = 32) -> Figures:
     """Compute the figures; a small CNN is trained on the spot.
 
     Args:
-        splits: Digits; those that are there without asking the network if not given.
-        ours: A net that gives coefficients; the weights that ship with the package if not given.
+        splits: Digits.
+        ours: A net that gives coefficients.
         epochs: Of the CNN.
         digits: How many test digits the errors of the layers are measured on.
     """
-    splits = splits or load_protocol("mnist-scale", offline=True)
-    ours = (ours or load_pretrained(PRETRAINED)).eval()
+    ours = ours.eval()
     size = max(splits.protocol.resolutions)
     cnn = train_cnn(splits.train, len(splits.classes), size, epochs)
     chosen = choose_digit(splits)
@@ -75,15 +97,16 @@ def make_figures(
 
     def errors(model: nn.Module, module: str, fit: Fit | None = None) -> list[list[float]]:
         mean, std = (value.flatten().tolist() for value in (splits.test.mean, splits.test.std))
-        found = audit(model, pixels, resolutions, kinds=["ideal"], fit=fit, mean=mean, std=std, shifts=())
+        found = audit(model, pixels, resolutions, kinds=[kind], fit=fit, mean=mean, std=std, shifts=())
         return layer_errors(found, module)
 
     return Figures(
-        size,
+        kind,
+        chosen,
         resolutions,
         [downscale(chosen, r, kind)[0, 0] for r in resolutions],
-        Net(both_ways(ours, splits, chosen, resolutions), errors(ours, "ScaleActivation2d")),
-        Net(both_ways(cnn, splits, chosen, resolutions, "zero"), errors(cnn, "ReLU", "zero")),
+        Net(ours, both_ways(ours, splits, chosen, resolutions), errors(ours, "ScaleActivation2d")),
+        Net(cnn, both_ways(cnn, splits, chosen, resolutions, "zero"), errors(cnn, "ReLU", "zero")),
         len(pixels),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -12,11 +12,12 @@ from string import Template
 
 from fourierscale.data.errors import DataError
 from fourierscale.demo.report import page_style
-from fourierscale.experiments.figures import Figures, make_figures
-from fourierscale.experiments.maps import layer_section, map_section
+from fourierscale.experiments.figures import Figures, shipped_figures
+from fourierscale.experiments.maps import layer_section, map_section, structure_section
 from fourierscale.experiments.results import Result, Results, read_results
 from fourierscale.experiments.runs import cell_key, identity
 from fourierscale.experiments.sections import charts, how, row_class
+from fourierscale.experiments.structure import Structure, structures
 from fourierscale.experiments.summary import Cell, row_cells, shown
 from fourierscale.experiments.tables import TABLES, Row, Table
 
@@ -25,30 +26,46 @@ __all__ = ["build_page", "write_report"]
 BEST = ' class="best"'
 
 
-def write_report(path: str | os.PathLike[str], results: str | os.PathLike[str], figures: bool = True) -> list[str]:
+def write_report(
+    path: str | os.PathLike[str],
+    results: str | os.PathLike[str],
+    figures: bool = True,
+    tell: Callable[[str], None] = lambda what: None,
+) -> list[str]:
     """Write the page from the results alone.
 
     Args:
         path: The file.
         results: Folder of the small JSON files.
-        figures: Whether to compute feature maps from the shipped weights; needs digits, trains a small CNN.
+        figures: Whether to compute feature maps from the shipped weights; needs digits, trains small CNNs.
+        tell: Told what is being computed.
 
     Returns:
         What could not be shown, one sentence each.
     """
-    found, computed = read_results(results), None
+    found = read_results(results)
     problems = list(found.problems)
+    maps: list[Figures] = []
+    measured: list[Structure] = []
     if figures:
         try:
-            computed = make_figures()
+            maps = shipped_figures(tell)
+            tell("which frequencies depend on which")
+            measured = structures(maps[0].ours.model, maps[0].cnn.model, maps[0].original)
         except (DataError, ImportError, OSError, ValueError) as error:  # no digits, or no weights in this installation
             problems.append(f"no feature maps: {error}")
-    Path(path).write_text(build_page(found, computed), encoding="utf-8")
+    Path(path).write_text(build_page(found, maps, measured), encoding="utf-8")
     return problems
 
 
-def build_page(results: Results, figures: Figures | None = None) -> str:
-    """The text of the page."""
+def build_page(results: Results, figures: Sequence[Figures] = (), measured: Sequence[Structure] = ()) -> str:
+    """The text of the page.
+
+    Args:
+        results: What fills the tables.
+        figures: Feature maps and errors of layers, for each kind of downscaling.
+        measured: Which frequencies depend on which, for layers and nets.
+    """
     cells = {table.name: [row_cells(table, row, results) for row in table.rows] for table in TABLES.values()}
     begun = {name for name, rows in cells.items() if any(cell.values for row in rows for cell in row)}
     tables = [table for table in TABLES.values() if table.name in begun]
@@ -58,7 +75,8 @@ def build_page(results: Results, figures: Figures | None = None) -> str:
     rows = sum(len(table.rows) for table in TABLES.values())
     filled = sum(any(cell.values for cell in row) for table in cells.values() for row in table)
     links = [(table.name, table.title) for table in tables]
-    links += [] if figures is None else [("maps", "Feature maps"), ("layers", "Equivariance error, layer by layer")]
+    links += [("maps", "Feature maps"), ("layers", "Equivariance error, layer by layer")] if figures else []
+    links += [("structure", "Which frequencies depend on which")] if measured else []
     links += [("not-run", "Tables not run")] if others else []
     return page.substitute(
         style=page_style() + (folder / "page.css").read_text(encoding="utf-8"),
@@ -67,7 +85,8 @@ def build_page(results: Results, figures: Figures | None = None) -> str:
         links="".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in links),
         tables="\n".join(_section(table, cells[table.name], results) for table in tables)
         or '<p class="card">No row has been run yet.</p>',
-        maps="" if figures is None else map_section(figures) + layer_section(figures),
+        maps=(map_section(figures) + layer_section(figures) if figures else "")
+        + (structure_section(measured) if measured else ""),
         not_run=_not_run([(table, cells[table.name]) for table in others]),
         others=_other_runs(results),
         made=time.strftime("%Y-%m-%d"),
