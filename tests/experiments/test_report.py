@@ -75,7 +75,8 @@ def figures() -> list[Figures]:
         ours = create_model("scalenet-tiny", widths=(4, 6), hidden=8, classes=3, resolutions=range(8, 13), pool=1)
         ideal = small_splits()
         gaussian = dataclasses.replace(ideal, protocol=dataclasses.replace(ideal.protocol, kind="gaussian"))
-        return [make_figures(splits, ours, epochs=1, digits=8) for splits in (ideal, gaussian)]
+        cnn = create_model("cnn-small", classes=3)
+        return [make_figures(splits, ours, cnn, digits=8) for splits in (ideal, gaussian)]
     finally:
         torch.set_num_threads(threads)
 

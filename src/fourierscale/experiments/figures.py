@@ -1,4 +1,4 @@
-"""What results cannot show: features of the shipped net and of a small CNN, both ways round, at every resolution."""
+"""What results cannot show: features of shipped nets, ours and a small CNN, both ways round, at every resolution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from fourierscale.auditing import Audit, audit
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.data.fit import Fit
-from fourierscale.demo.cnn import train_cnn
 from fourierscale.demo.pictures import BothWays, both_ways, choose_digit
 from fourierscale.functional import downscale
 from fourierscale.functional.resample import Kind
@@ -21,6 +20,7 @@ __all__ = ["Figures", "Net", "layer_errors", "make_figures", "shipped_figures"]
 
 SHIPPED = {"mnist-scale": "scalenet-mnist", "mnist-scale-gaussian": "scalenet-mnist-gaussian"}
 """Weights for digits that are downscaled ideally and for those that are not, by protocol."""
+PLAIN = "cnn-small"
 
 
 @dataclass(frozen=True)
@@ -72,25 +72,24 @@ def shipped_figures(tell: Callable[[str], None]) -> list[Figures]:
     Args:
         tell: Told what is being computed.
     """
-    found = []
+    found, cnn = [], load_pretrained(PLAIN)
     for protocol, weights in SHIPPED.items():
-        tell(f"feature maps of {weights} and of a small CNN")
-        found.append(make_figures(load_protocol(protocol, offline=True), load_pretrained(weights)))
+        tell(f"feature maps of {weights} and {PLAIN}")
+        found.append(make_figures(load_protocol(protocol, offline=True), load_pretrained(weights), cnn))
     return found
 
 
-def make_figures(splits: ScaledSplits, ours: nn.Module, epochs: int = 2, digits: int = 32) -> Figures:
-    """Compute the figures; a small CNN is trained on the spot.
+def make_figures(splits: ScaledSplits, ours: nn.Module, cnn: nn.Module, digits: int = 32) -> Figures:
+    """Compute the figures.
 
     Args:
         splits: Digits.
         ours: A net that gives coefficients.
-        epochs: Of the CNN.
+        cnn: One of a single input size that gives maps; smaller images are padded with black.
         digits: How many test digits the errors of the layers are measured on.
     """
-    ours = ours.eval()
+    ours, cnn = ours.eval(), cnn.eval()
     size = max(splits.protocol.resolutions)
-    cnn = train_cnn(splits.train, len(splits.classes), size, epochs)
     chosen = choose_digit(splits)
     resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
     pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255

@@ -14,7 +14,7 @@ from fourierscale.experiments.structure import Structure
 __all__ = ["layer_section", "map_section", "structure_section"]
 
 START = 12
-NETS = (("cnn", "small CNN"), ("ours", "ours, shipped weights"))
+NETS = (("cnn", "small CNN"), ("ours", "ours"))
 
 
 def map_section(figures: Sequence[Figures]) -> str:
@@ -22,9 +22,10 @@ def map_section(figures: Sequence[Figures]) -> str:
     boxes = "".join(f"<h3>{escape(_title(part))}</h3>{_slider(part)}" for part in figures)
     return (
         '<section id="maps"><h2>Feature maps at every resolution</h2>'
-        "<p>The channel of the last layer that varies most. In each pair, left: features of the downscaled image; "
-        "right: downscaled features of the image. The CNN takes one size only, so a smaller image reaches it padded "
-        'with black. <span class="screen">Move the slider.</span></p>'
+        "<p>Of the weights that ship, the channel of the last layer that varies most. In each pair, left: features of "
+        "the downscaled image; right: downscaled features of the image. The CNN takes one size only, so a smaller "
+        "image reaches it padded with black; it was trained on ideally downscaled digits, ours on those shown. "
+        '<span class="screen">Move the slider.</span></p>'
         f"{boxes}</section>"
     )
 

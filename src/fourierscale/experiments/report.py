@@ -37,7 +37,7 @@ def write_report(
     Args:
         path: The file.
         results: Folder of the small JSON files.
-        figures: Whether to compute feature maps from the shipped weights; needs digits, trains small CNNs.
+        figures: Whether to compute feature maps from the shipped weights; needs digits.
         tell: Told what is being computed.
 
     Returns:
