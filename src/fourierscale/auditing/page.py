@@ -89,7 +89,7 @@ def _rings(audit: Audit) -> str:
         f'<span><i class="swatch {key}"></i>{rings.resolution} px</span>'
         for key, rings in zip(LINES, chosen, strict=False)
     )
-    chart = line_chart(series, f"frequency, layer {chosen[0].layer}", "error of each ring", log=True)
+    chart = line_chart(series, f"frequency, layer {chosen[0].layer}", "error of each ring", scale="log")
     return f'<div class="legend">{legend}</div>{chart}'
 
 
@@ -104,7 +104,7 @@ def _shift(audit: Audit) -> str:
     legend = "".join(
         f'<span><i class="swatch {key}"></i>{amount:g} px</span>' for key, amount in zip(LINES, pixels, strict=False)
     )
-    chart = line_chart(series, "layer", "error under shifts", log=True, whole=True)
+    chart = line_chart(series, "layer", "error under shifts", scale="log", whole=True)
     return f'<div class="legend">{legend}</div>{chart}'
 
 

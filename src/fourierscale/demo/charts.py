@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Literal, TypeAlias
 
-__all__ = ["Series", "error_map", "heat_map", "line_chart", "share_map"]
+__all__ = ["Scale", "Series", "error_map", "heat_map", "line_chart", "share_map"]
 
 WIDTH, HEIGHT = 440, 280
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
@@ -26,36 +27,43 @@ class Series:
     points: Mapping[float, float | None]
 
 
-def line_chart(series: Sequence[Series], x_label: str, y_label: str, log: bool = False, whole: bool = False) -> str:
+Scale: TypeAlias = Literal["linear", "log", "nines"]
+"""How values become heights: as they are, by their logarithm, or shares by that of what they lack to 1."""
+NINES = (0.999, 0.998, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.2, 0.0)
+
+
+def line_chart(
+    series: Sequence[Series], x_label: str, y_label: str, scale: Scale = "linear", whole: bool = False
+) -> str:
     """Lines over a common axis.
 
     Args:
         series: What to draw; a series without points is left out.
         x_label: Under the chart.
         y_label: Its description, for readers who cannot see it too.
-        log: Logarithmic values; those that are 0 or less are left out.
+        scale: Of the values; of a logarithmic one, values that are 0 or less are left out.
         whole: Positions are counted: a tick at each of them, if they are few.
     """
-    lines = [(s.key, _drawable(s.points, log)) for s in series]
+    lines = [(s.key, _drawable(s.points, scale)) for s in series]
     lines = [(key, points) for key, points in lines if points]
     if not lines:
         return "<p>There is nothing to draw: no image was tested.</p>"
     xs = [x for _, points in lines for x, _ in points]
-    ys = [math.log10(y) if log else y for _, points in lines for _, y in points]
+    ys = [_height(y, scale) for _, points in lines for _, y in points]
     x_range, y_range = _padded(min(xs), max(xs), 0.0), _padded(min(ys), max(ys), 0.06)
 
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x_range[0]) / (x_range[1] - x_range[0])
-        up = ((math.log10(y) if log else y) - y_range[0]) / (y_range[1] - y_range[0])
+        up = (_height(y, scale) - y_range[0]) / (y_range[1] - y_range[0])
         return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} over {escape(x_label)}">']
-    for value in _log_ticks(*y_range) if log else _ticks(*y_range):
+    for value in {"linear": _ticks, "log": _log_ticks, "nines": _nines}[scale](*y_range):
         _, y = place(x_range[0], value)
         parts.append(f'<line class="rule" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
     for value in sorted(set(xs)) if whole and len(set(xs)) <= 12 else _ticks(*x_range):
-        x = place(value, 10 ** y_range[0] if log else y_range[0])[0]
+        x = place(value, lines[0][1][0][1])[0]
         parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{value:.4g}</text>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
@@ -153,8 +161,19 @@ def _cells(
     return "".join([*parts, "</svg>"])
 
 
-def _drawable(points: Mapping[float, float | None], log: bool) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in points.items() if y is not None and math.isfinite(y) and (y > 0 or not log)]
+def _drawable(points: Mapping[float, float | None], scale: Scale) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in points.items() if y is not None and math.isfinite(y) and (y > 0 or scale != "log")]
+
+
+def _height(value: float, scale: Scale) -> float:
+    """What is drawn for a value; a share of 1, which lacks nothing, stands at the highest tick.
+
+    >>> round(_height(0.99, "nines"), 9), _height(1.0, "nines") == _height(0.999, "nines")
+    (2.0, True)
+    """
+    if scale == "linear":
+        return value
+    return math.log10(value) if scale == "log" else -math.log10(max(1 - value, 1 - NINES[0]))
 
 
 def _padded(low: float, high: float, share: float) -> tuple[float, float]:
@@ -181,3 +200,17 @@ def _log_ticks(low: float, high: float) -> list[float]:
     steps = (1, 2, 5) if high - low < 2.5 else (1,)
     values = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
     return [value for value in values if low <= math.log10(value) <= high]
+
+
+def _nines(low: float, high: float) -> list[float]:
+    """Shares in a range of heights, as many as can be read.
+
+    >>> _nines(0.0, 2.0)
+    [0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.2]
+    """
+    ticks: list[float] = []
+    for share in NINES:
+        height = _height(share, "nines")
+        if low <= height <= high and (not ticks or _height(ticks[-1], "nines") - height > (high - low) / 16):
+            ticks.append(share)
+    return ticks

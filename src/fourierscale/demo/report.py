@@ -89,7 +89,7 @@ def _over_resolution(entries: Sequence[Entry], what: Literal["accuracy", "loss"]
         Series(entry.key, {float(r): value for r, value in entry.metrics[f"{what}_per_resolution"].items()})
         for entry in entries
     ]
-    return line_chart(series, "resolution of the image in pixels", what, log=what == "loss")
+    return line_chart(series, "resolution of the image in pixels", what, scale="log" if what == "loss" else "nines")
 
 
 def _over_epochs(demo: Demo, columns: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ def _over_epochs(demo: Demo, columns: Sequence[str]) -> str:
         Series(key, {float(row["epoch"]) + 1: float(row[column]) if row.get(column) else None for row in demo.epochs})
         for key, column in zip(keys, columns, strict=True)
     ]
-    return line_chart(series, "epoch", " and ".join(columns), log="loss" in columns, whole=True)
+    return line_chart(series, "epoch", " and ".join(columns), scale="log" if "loss" in columns else "nines", whole=True)
 
 
 def _maps(demo: Demo) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from fourierscale.data.protocols import find_protocol
-from fourierscale.demo.charts import Series, line_chart
+from fourierscale.demo.charts import Scale, Series, line_chart
 from fourierscale.experiments.results import Result, Results
 from fourierscale.experiments.runs import cell_key, train_command
 from fourierscale.experiments.tables import Column, Row, Table
@@ -42,16 +42,16 @@ def charts(table: Table, results: Results) -> str:
     of = f" ({column.title})" if column.settings else ""
     levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]
     over = [(row, [over_resolution(run.metrics) for run in runs]) for row, runs in found]
-    cards = [_card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels"))]
+    cards = [_card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels", "nines"))]
     if levelled:  # a model without levels has one answer, at the image's own resolution
         over = [(row, [_over_levels(run, table) for run in runs]) for row, runs in levelled]
-        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(over, "loss", "band", log=True)))
+        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(over, "loss", "band", "log")))
     logged = [(row, [run for run in runs if run.history.get("epoch")]) for row, runs in found]
     logged = [(row, runs) for row, runs in logged if runs]
     if logged:
         cards += [
-            _card(f"training loss{of}, first seed", _history(logged, "loss", log=True)),
-            _card(f"accuracy on validation images{of}, first seed", _history(logged, "val_acc")),
+            _card(f"training loss{of}, first seed", _history(logged, "loss", "log")),
+            _card(f"accuracy on validation images{of}, first seed", _history(logged, "val_acc", "nines")),
         ]
     legend = "".join(f'<span><i class="swatch {row_class(row)}"></i>{escape(row.label)}</span>' for row, _ in found)
     note = "" if logged else '<p class="quiet"><small>No history was kept of these runs.</small></p>'
@@ -130,7 +130,7 @@ def _over_levels(run: Result, table: Table) -> dict[float, float]:
 
 
 def _mean_chart(
-    found: Sequence[tuple[Row, Sequence[Mapping[float, float]]]], name: str, x_label: str, log: bool = False
+    found: Sequence[tuple[Row, Sequence[Mapping[float, float]]]], name: str, x_label: str, scale: Scale
 ) -> str:
     """Means over seeds, one line for each row."""
     series = []
@@ -138,14 +138,14 @@ def _mean_chart(
         places = [place for place in runs[0] if all(place in run for run in runs)]
         points = {place: statistics.fmean(run[place] for run in runs) for place in places}
         series.append(Series(row_class(row), points))
-    return line_chart(series, x_label, name, log=log)
+    return line_chart(series, x_label, name, scale)
 
 
-def _history(found: Sequence[Found], name: str, log: bool = False) -> str:
+def _history(found: Sequence[Found], name: str, scale: Scale) -> str:
     series = []
     for row, runs in found:
         history = runs[0].history
         values = history.get(name) or [None] * len(history["epoch"])
         points = {float(epoch or 0) + 1: value for epoch, value in zip(history["epoch"], values, strict=True)}
         series.append(Series(row_class(row), points))
-    return line_chart(series, "epoch", name.replace("_", " "), log=log)
+    return line_chart(series, "epoch", name.replace("_", " "), scale)
