@@ -22,12 +22,13 @@ DTYPES = st.sampled_from([torch.float32, torch.float64])
 
 @contextmanager
 def shared(share):
-    """Two threads whose shares have so many samples."""
+    """Two threads whose shares have so many samples, of any number of images and channels."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(products, "SHARE", share)
+            patch.setattr(products, "NARROW", 1)
             yield
     finally:
         torch.set_num_threads(before)
@@ -168,6 +169,25 @@ def test_pooling_of_levels_that_are_no_chain():
         return apply(x, boxes, 3, 2, "max")
 
     assert_twins(function, [x])
+
+
+def test_large_grids_take_products_where_the_specification_takes_ffts(monkeypatch):
+    torch.manual_seed(0)
+    x = torch.randn(1, 2, 251, 9, dtype=torch.float64)
+    levels, boxes = Levels([(120, 5), (251, 9)]), [(60, 2), (125, 4)]
+    expected = F.nested_activation(x, levels, torch.relu), F.level_pool(x, boxes, 126, 2)
+
+    def refuse(*_, **__):
+        raise AssertionError("an FFT")
+
+    monkeypatch.setattr(torch.fft, "irfft", refuse)
+    torch.testing.assert_close(kernels.nested_activation(x, levels, "relu"), expected[0])
+    torch.testing.assert_close(kernels.level_pool(x, boxes, 126, 2), expected[1])
+    with pytest.raises(AssertionError, match="an FFT"):
+        F.nested_activation(x, levels, torch.relu)
+    monkeypatch.setattr(products, "LARGEST", {"cpu": 250})
+    with pytest.raises(AssertionError, match="an FFT"):
+        kernels.nested_activation(x, levels, "relu")
 
 
 def test_second_derivatives_go_through_the_fast_paths():

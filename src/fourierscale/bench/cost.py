@@ -24,9 +24,9 @@ from fourierscale.bench.cases import PAIR, Case
 from fourierscale.bench.contestants import build_ours
 from fourierscale.functional.bands import Box, band, bands, coefficient_bands, grids
 from fourierscale.functional.nested import plan_levels
-from fourierscale.functional.transform import FFT_FROM
 from fourierscale.kernels import backend
 from fourierscale.kernels.nested import rim
+from fourierscale.kernels.products import LARGEST
 from fourierscale.models import ScaleHead
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
@@ -142,7 +142,7 @@ def _image(size: Sequence[int], box: Box, device: str) -> int:
 
 def _axis(n: int, k: int, times: int, device: str) -> int:
     """Operations of ``times`` transforms between ``n`` samples and ``k`` coefficients: products, or FFTs if large."""
-    each = 2 * n * k if n < FFT_FROM.get(device, FFT_FROM["cpu"]) else round(2.5 * n * math.log2(n))
+    each = 2 * n * k if n <= LARGEST.get(device, LARGEST["cpu"]) else round(2.5 * n * math.log2(n))
     return times * each
 
 

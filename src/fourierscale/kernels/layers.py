@@ -13,10 +13,10 @@ from fourierscale import functional as F
 from fourierscale.functional.bands import Boundary, Box, coefficient_bands, grids, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
-from fourierscale.functional.transform import uses_fft
 from fourierscale.kernels import mixing, operators, plain
 from fourierscale.kernels.backend import implementation
 from fourierscale.kernels.nested import Options, encode, is_chain
+from fourierscale.kernels.products import by_products
 
 KEPT = 2**25
 """Entries of the spectra that a layer keeps at most."""
@@ -139,7 +139,7 @@ def nested_activation(
     """
     plan = _plan(Levels(levels), coefficient_bands(coeffs, axes), pool, grid, oversample)
     fast = isinstance(activation, str) and coeffs.ndim > axes and is_chain(plan)
-    fast = fast and not any(uses_fft(n, coeffs) for level in plan for n in level.grid)
+    fast = fast and all(by_products(n, coeffs) for level in plan for n in level.grid)
     fused = fast and axes == 2 and _fits_fused(coeffs, plan, pool)
     engine = implementation(coeffs, fused=fused, plain=axes == 2)
     if not fast or engine == "torch":
@@ -206,7 +206,7 @@ def level_pool(
     side = max(n, *(1 + k for k in coeffs.shape[-2:]))
     fused = kind == "max" and boundary == "circular" and _fits(coeffs, side, LARGE)
     engine = implementation(coeffs, fused=fused, plain=boundary == "circular")
-    if engine == "torch" or uses_fft(period(n, boundary), coeffs):
+    if engine == "torch" or not by_products(period(n, boundary), coeffs):
         return F.level_pool(coeffs, boxes, window, cells, kind, boundary)
     flat = [k for box in boxes for k in box]
     with _NoAutocast(coeffs) as dtype:

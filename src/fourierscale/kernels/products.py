@@ -26,6 +26,13 @@ PIECE = {"cpu": 2**21, "cuda": 2**27}
 SHARE = 2**17
 """Samples of a level in a share, at least."""
 
+NARROW = 32
+"""Images and channels, times each other, in a share, at least: a product with fewer columns is a slow one."""
+
+LARGEST = {"cpu": 1024, "cuda": 2303}
+"""Samples per axis up to which products beat FFTs, per device type. With features that lie frequency first they do for
+longer than in :data:`fourierscale.functional.transform.FFT_FROM`."""
+
 COLUMNS = 128
 """Images and channels, times each other, in the share of a thread, where there are several pieces."""
 
@@ -154,19 +161,31 @@ def shares(x: Tensor, part: slice, count: int) -> Tensor:
 
 def share_count(columns: int, samples: int, device: torch.device) -> int:
     """How many shares so many images and channels, of so many samples each, are divided in."""
-    return _share_count(columns, samples, torch.get_num_threads() if device.type == "cpu" else 1, SHARE)
+    return _share_count(columns, samples, torch.get_num_threads() if device.type == "cpu" else 1, SHARE, NARROW)
 
 
 @functools.lru_cache(4096)
-def _share_count(columns: int, samples: int, threads: int, share: int) -> int:
+def _share_count(columns: int, samples: int, threads: int, share: int, narrow: int) -> int:
     """Equally many shares for each thread, each of ``share`` samples or a little more; one where it does not work out.
 
-    Small levels take few shares: a batched product has a price for each of its matrices.
+    Small levels take few shares: a batched product has a price for each of its matrices. So do large ones of few
+    images and channels: no share has fewer than ``narrow`` of them.
 
-    >>> [_share_count(1600, n * n, 2, 2**17) for n in (7, 15, 27)], _share_count(129, 729, 2, 2**17)
+    >>> [_share_count(1600, n * n, 2, 2**17, 32) for n in (7, 15, 27)], _share_count(129, 729, 2, 2**17, 32)
     ([2, 2, 8], 1)
+    >>> _share_count(64, 192**2, 2, 2**17, 32), _share_count(48, 192**2, 2, 2**17, 32)
+    (2, 1)
     """
     if threads == 1 or columns % threads:
         return 1
-    most = max(threads, columns * samples // share)
-    return next(count for count in range(most - most % threads, 0, -threads) if columns % count == 0)
+    most = min(max(threads, columns * samples // share), columns // narrow)
+    return next((count for count in range(most - most % threads, 0, -threads) if columns % count == 0), 1)
+
+
+def by_products(n: int, x: Tensor) -> bool:
+    """Whether an axis of ``n`` samples is transformed by a product on this tensor's device.
+
+    >>> by_products(1024, torch.zeros(1)), by_products(1025, torch.zeros(1))
+    (True, False)
+    """
+    return n <= LARGEST.get(x.device.type, LARGEST["cpu"])
