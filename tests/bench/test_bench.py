@@ -157,7 +157,7 @@ def test_the_file_has_every_column_and_the_picture_is_drawn(tmp_path: Path) -> N
     assert float(read[0]["median_ms"]) == pytest.approx(rows[0].median_ms, rel=1e-3)
     assert read[0]["torch"] == torch.__version__
     assert read[1]["floor_ms"] == ""
-    assert results_table(rows).row_count == 4
+    assert results_table(rows).row_count == 6  # a line for each case and each contestant
     assert not plot_growth(tmp_path / "none.png", rows[:2], "one case is no growth")
     assert plot_growth(tmp_path / "growth.png", rows, "growth")
     assert (tmp_path / "growth.png").read_bytes()[1:4] == b"PNG"
