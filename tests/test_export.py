@@ -358,3 +358,12 @@ def test_a_net_whose_spectra_are_too_large_to_fold_is_refused(tmp_path, monkeypa
     with pytest.raises(ExportError, match=r"at 12 pixels the spectra .* write a \.pt2 program"):
         export_onnx(model, tmp_path / "large.onnx", [12])
     assert not list(tmp_path.iterdir())
+
+
+def test_large_images_are_exported_without_an_fft(tmp_path):
+    torch.manual_seed(0)
+    options = {"widths": (2,), "hidden": 4, "resolutions": (120, 240), "pool": 1}
+    model = create_model("scalenet-tiny", **options).eval()
+    report = export_onnx(model, tmp_path / "large.onnx", [240], batches=[1])
+    assert report.difference < 1e-4
+    assert "DFT" not in report.operators

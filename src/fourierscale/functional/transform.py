@@ -33,8 +33,9 @@ from fourierscale.functional.bands import (
 from fourierscale.functional.boundary import extend_axis
 from fourierscale.functional.constants import constant
 
-FFT_FROM = {"cpu": 224, "cuda": 2304}
-"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``."""
+FFT_FROM = {"cpu": 224, "cuda": 2304, "export": 4097}
+"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``; programs
+that are exported have products for as long as their matrices can be carried along."""
 
 
 def analyze(x: Tensor, axes: int = 2, size: Size | None = None, boundary: Boundary = "circular") -> Tensor:
@@ -159,8 +160,8 @@ def analysis_matrix(n: int, band: int, boundary: Boundary = "circular") -> Tenso
 
 
 def uses_fft(n: int, x: Tensor) -> bool:
-    """Whether an axis of ``n`` samples is transformed by FFT on this tensor's device."""
-    return n >= FFT_FROM.get(x.device.type, FFT_FROM["cpu"])
+    """Whether an axis of ``n`` samples is transformed by FFT on this tensor's device, or in what is exported."""
+    return n >= FFT_FROM.get("export" if is_exporting() else x.device.type, FFT_FROM["cpu"])
 
 
 def _analyze_axis(x: Tensor, axis: int, keep: int, boundary: Boundary) -> Tensor:
