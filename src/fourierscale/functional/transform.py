@@ -34,8 +34,8 @@ from fourierscale.functional.boundary import extend_axis
 from fourierscale.functional.constants import constant
 
 FFT_FROM = {"cpu": 224, "cuda": 2304, "export": 4097}
-"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``; programs
-that are exported have products for as long as their matrices can be carried along."""
+"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``; what is
+exported has products for as long as their matrices can be carried along."""
 
 
 def analyze(x: Tensor, axes: int = 2, size: Size | None = None, boundary: Boundary = "circular") -> Tensor:

@@ -89,10 +89,10 @@ def nested_activation(
     prepared = made_apart(prepare, plan, size, o.pool, x.dtype, x.device)
     shape = x.shape[2:]
     flat = x.flatten(2)
-    scale, shift, _ = statistics(x, weight, bias, prepared, o)
     if o.norm:  # the norm replaces the mean: without it, the new mean is a number added to the samples
         first = torch.cat([torch.zeros_like(flat[:1, :1]), flat[:1, 1:]], 1)
         flat = torch.cat([first, flat[1:]])
+    scale, shift, _ = statistics(x, weight, bias, prepared, o, flat.to(prepared.rows.dtype).square())
     output: Tensor | None = None
     for i, step in enumerate(prepared.steps):
         c = flat[step.read]
