@@ -6,8 +6,8 @@
 size of this table from which the FFT is faster.
 
 ``nested``: one scale-equivariant activation of six levels, 32 channels of one image, by products (features lie
-frequency first) or as the specification, whose large grids take FFTs. ``LARGEST`` in ``fourierscale/kernels/products.py``
-is set from this table.
+frequency first) or as the specification, whose large grids take FFTs. ``LARGEST`` in
+``fourierscale/kernels/products.py`` is set from this table.
 """
 
 from __future__ import annotations
