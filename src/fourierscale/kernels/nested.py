@@ -148,8 +148,8 @@ def prepare(plan: tuple[Level, ...], size: Box, pool: int, dtype: torch.dtype, d
     members = functools.reduce(lambda a, b: (a[:, :, None] * b[:, None]).flatten(1), within)
     members[:, 0] = 0
     accurate = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    parts = tuple(inside.to(device, accurate) for inside in within)
-    return Prepared(tuple(steps), parts, members.to(device, accurate), rows.to(device, accurate))
+    inside_of = tuple(inside.to(device, accurate) for inside in within)
+    return Prepared(tuple(steps), inside_of, members.to(device, accurate), rows.to(device, accurate))
 
 
 class Rim(NamedTuple):
