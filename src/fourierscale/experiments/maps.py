@@ -14,6 +14,7 @@ from fourierscale.experiments.structure import Structure
 __all__ = ["layer_section", "map_section", "structure_section"]
 
 START = 12
+KINDS = {"gaussian": "Gaussian"}
 NETS = (("cnn", "small CNN"), ("ours", "ours"))
 
 
@@ -70,7 +71,7 @@ def layer_section(figures: Sequence[Figures]) -> str:
         for key, name in NETS:
             errors = (part.cnn if key == "cnn" else part.ours).errors
             rows = [f"layer {number + 1}" for number in range(len(errors))]
-            heading = f"<h3>{escape(name)}, {part.kind} downscaling</h3>"
+            heading = f"<h3>{escape(name)}, {KINDS.get(part.kind, part.kind)} downscaling</h3>"
             cards.append(f'<div class="card">{heading}{error_map(errors, rows, names, key)}</div>')
     return (
         '<section id="layers"><h2>Equivariance error, layer by resolution</h2>'

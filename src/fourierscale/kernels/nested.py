@@ -145,7 +145,7 @@ def prepare(plan: tuple[Level, ...], size: Box, pool: int, dtype: torch.dtype, d
             rims.append((_slices(block), tuple((a, m[slice(*block[a])]) for a, m in parts)))
         steps.append(Step(_slices(rim(level.reads, None)[0]), tuple(synthesis), level.grid, tuple(rims)))
         writes = level.writes
-    members = functools.reduce(lambda a, b: (a[:, :, None] * b[:, None]).flatten(1), within)
+    members = functools.reduce(lambda a, b: (a[:, :, None] * b[:, None]).flatten(1), within).clone()
     members[:, 0] = 0
     accurate = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
     inside_of = tuple(inside.to(device, accurate) for inside in within)
