@@ -14,7 +14,7 @@ from fourierscale.experiments.structure import Structure
 __all__ = ["layer_section", "map_section", "structure_section"]
 
 START = 12
-KINDS = {"gaussian": "Gaussian"}
+KINDS = {"gaussian": "Gaussian"}  # named after a person; other kinds are words
 NETS = (("cnn", "small CNN"), ("ours", "ours"))
 
 
