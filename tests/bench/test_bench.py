@@ -133,6 +133,14 @@ def test_peak_memory_is_that_of_the_step() -> None:
     assert 3 * 2**20 <= _peak(ours, step) < 3.1 * 2**20
 
 
+def test_peak_memory_does_not_count_what_layers_keep() -> None:
+    (ours,) = make_contestants(replace(TINY, peers=(), train=False), CPU)
+    step = torch.no_grad()(lambda: ours.model(ours.x))
+    warm = _peak(ours, step)
+    ours.model.eval()  # forgets the spectra, as measuring the error does
+    assert _peak(ours, step) == warm
+
+
 def test_precision_is_set_and_restored() -> None:
     before = torch.get_float32_matmul_precision()
     with precision_of_products("bfloat16"):

@@ -33,7 +33,7 @@ from fourierscale.training import (
 )
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.config import OptimConfig
-from fourierscale.training.fit import LAST
+from fourierscale.training.fit import LAST, _store_channels_last
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -324,6 +324,17 @@ def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: 
     assert time.perf_counter() - started < 60
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         fit(small_config(), tmp_path, resume=tmp_path / "none.ckpt", splits=small_splits())
+
+
+@pytest.mark.parametrize("name", ["cnn-mnist", "dss-mnist", "ss-cnn-mnist"])
+def test_every_model_can_be_stored_channels_last(name: str) -> None:
+    model, images = create_model(name).eval(), torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        expected = model(images)
+        _store_channels_last(model)
+        torch.testing.assert_close(model(images), expected)
+    four = [weight for weight in model.parameters() if weight.ndim == 4]
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) for weight in four)
 
 
 def test_channels_last_trains_to_the_same_weights(tmp_path):

@@ -245,7 +245,8 @@ def _error(contestant: Contestant, case: Case) -> float:
 
 
 def _peak(contestant: Contestant, step: Step) -> float:
-    """Most bytes that were allocated at a time during a step, beyond those before it."""
+    """Most bytes that were allocated at a time during a step, beyond those before it and those that layers keep."""
+    step()  # the model may have been switched to evaluation since its last step, which forgets what layers keep
     contestant.model.zero_grad(set_to_none=True)
     contestant.x.grad = None
     if contestant.x.is_cuda:

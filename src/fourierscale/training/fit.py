@@ -105,7 +105,7 @@ def fit(
                 "set both to 0"
             )
         if config.train.channels_last:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            _store_channels_last(model)
         trainer = _trainer(config, root)
         module = ScaleModule(
             model,
@@ -230,6 +230,13 @@ def describe(
         "history": history,
         "versions": versions(),
     }
+
+
+def _store_channels_last(model: nn.Module) -> None:
+    """Of weights with four dimensions alone: ``model.to`` refuses models that have some with five."""
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.ndim == 4:
+            tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
 
 
 def _create(config: Config) -> nn.Module:
