@@ -12,7 +12,7 @@ from fourierscale import functional as F
 from fourierscale import kernels
 from fourierscale.functional import Levels
 from fourierscale.functional.nested import ACTIVATIONS, plan_levels
-from fourierscale.kernels import butterflies, mixing, nested, products
+from fourierscale.kernels import butterflies, mixing, nested, plans, products
 from fourierscale.kernels.backend import implementation
 from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3d, ScaleActivation2d
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant
@@ -196,8 +196,8 @@ def test_variances_of_large_images_are_exact_to_rounding():
     falling = 1 / torch.arange(1, 512)[:, None, None]
     x = (torch.randn(511, 511, 2) * falling * falling.movedim(0, 1))[:, :, None]
     plan = tuple(plan_levels(Levels([192, 511]), (255, 255)))
-    options = nested.Options("relu", True, 0.0, 1, "max")
-    prepared = nested.prepare(plan, (511, 511), 1, torch.float32, x.device)
+    options = plans.Options("relu", True, 0.0, 1, "max")
+    prepared = plans.prepare(plan, (511, 511), 1, torch.float32, x.device)
     scale, _, _ = nested.statistics(x, None, None, prepared, options)
     squares = x.double().square()
     squares[0, 0] = 0
@@ -365,7 +365,7 @@ def test_equivariance_is_that_of_the_specification():
 def test_a_rim_is_cut_into_blocks_that_do_not_overlap():
     for box, inside in (((3, 3), (2, 2)), ((3, 5), (3, 2)), ((2, 2, 4), (1, 2, 2)), ((4,), (1,)), ((2, 2), None)):
         count = torch.zeros([2 * k + 1 for k in box])
-        for block in nested.rim(box, inside):
+        for block in plans.rim(box, inside):
             count[tuple(slice(*span) for span in block)] += 1
         if inside is not None:
             corner = tuple(slice(0, 2 * k + 1) for k in inside)
@@ -376,5 +376,5 @@ def test_a_rim_is_cut_into_blocks_that_do_not_overlap():
 
 def test_a_plan_survives_the_list_of_ints():
     plan = plan_levels(Levels([4, 6, 9]), (4, 4), pool=2, grid="common")
-    assert list(nested.decode(tuple(nested.encode(plan)), 2)) == plan
-    assert math.prod(nested.decode(tuple(nested.encode(plan)), 2)[-1].grid) == math.prod(plan[-1].grid)
+    assert list(plans.decode(tuple(plans.encode(plan)), 2)) == plan
+    assert math.prod(plans.decode(tuple(plans.encode(plan)), 2)[-1].grid) == math.prod(plan[-1].grid)

@@ -11,7 +11,7 @@ from fourierscale.functional import Levels
 from fourierscale.functional.nested import ACTIVATIONS, plan_levels
 from fourierscale.kernels import plain
 from fourierscale.kernels.layers import channel_first, frequency_first
-from fourierscale.kernels.nested import Options
+from fourierscale.kernels.plans import Options
 from fourierscale.nn import LocalFourierConv1d, LocalFourierConv2d, ScaleActivation1d, ScaleActivation2d
 
 odd = st.integers(0, 5).map(lambda k: 2 * k + 1)

@@ -8,7 +8,7 @@ import torch
 from fourierscale.functional import Levels
 from fourierscale.functional.bands import grids
 from fourierscale.functional.nested import plan_levels
-from fourierscale.kernels import mixing, nested, pooling
+from fourierscale.kernels import mixing, nested, plans, pooling
 
 LIMIT = 1e-11  # relative squared error in float32
 
@@ -45,7 +45,7 @@ def main(device):
     ):
         levels, pool = Levels(resolutions), 1 + len(pooling_kind)
         plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
-        options = nested.Options(activation, norm, 1e-5, pool, *pooling_kind or ["max"])
+        options = plans.Options(activation, norm, 1e-5, pool, *pooling_kind or ["max"])
         channels = {(13, 13): 5, (33, 35): 1}.get(size, 2)
         x, gradient = draw(*size, 1, channels), draw(*grids(plan[-1].writes), 1, channels)
         affine = [draw(len(levels), channels), draw(len(levels), channels)] if norm else [None, None]

@@ -25,7 +25,7 @@ from fourierscale.bench.contestants import build_ours
 from fourierscale.functional.bands import Box, band, bands, coefficient_bands, grids
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import backend
-from fourierscale.kernels.nested import rim
+from fourierscale.kernels.plans import rim
 from fourierscale.kernels.products import LARGEST
 from fourierscale.models import ScaleHead
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d

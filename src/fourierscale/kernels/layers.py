@@ -15,7 +15,7 @@ from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import ACTIVATIONS, Grid, Level, PoolKind, plan_levels
 from fourierscale.kernels import mixing, operators, plain
 from fourierscale.kernels.backend import implementation
-from fourierscale.kernels.nested import Options, encode, is_chain
+from fourierscale.kernels.plans import Options, encode, is_chain
 from fourierscale.kernels.products import by_products
 
 KEPT = 2**25

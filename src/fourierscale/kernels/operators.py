@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.nested import ACTIVATIONS, Level, PoolKind, activate_levels
-from fourierscale.kernels.nested import Options, decode, nested_backward, nested_forward
+from fourierscale.kernels.nested import nested_backward, nested_forward
+from fourierscale.kernels.plans import Options, decode
 from fourierscale.kernels.pooling import pool_backward, pool_forward
 
 

@@ -19,7 +19,8 @@ from fourierscale.functional.constants import made_apart
 from fourierscale.functional.nested import ACTIVATIONS, Level, PoolKind
 from fourierscale.functional.transform import synthesis_matrix
 from fourierscale.kernels.mixing import halves
-from fourierscale.kernels.nested import Options, Step, prepare, statistics
+from fourierscale.kernels.nested import statistics
+from fourierscale.kernels.plans import Options, Step, prepare
 
 
 def fourier_conv(x: Tensor, spectrum: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from fourierscale.functional.bands import Boundary, Box, frequencies
 from fourierscale.functional.constants import constant, forgotten_with_constants
 from fourierscale.functional.nested import PoolKind
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.nested import rim
+from fourierscale.kernels.plans import rim
 from fourierscale.kernels.products import Block, chain, contiguous, pieces, share_count, shares, workspace
 
 

@@ -42,7 +42,7 @@ from fourierscale.kernels.gpu.blocks import block_backward_kernel, block_forward
 from fourierscale.kernels.gpu.edges import BLOCK, Frame, finish, make_frame, pieces, prepare
 from fourierscale.kernels.gpu.shared import CODES, parameter_rows, precision
 from fourierscale.kernels.gpu.sweeps import sweep_backward_kernel, sweep_forward_kernel
-from fourierscale.kernels.nested import Options
+from fourierscale.kernels.plans import Options
 
 LARGEST = 128
 """The largest side."""

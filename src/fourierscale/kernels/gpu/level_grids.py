@@ -25,7 +25,7 @@ from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
 from fourierscale.functional.transform import synthesis_matrix
 from fourierscale.kernels.gpu.shared import CODES, activate, derivative, parameter_rows, precision, product
-from fourierscale.kernels.nested import Options
+from fourierscale.kernels.plans import Options
 
 LAUNCH: dict[str, dict[str, int]] = {
     "forward": {"TILES": 4, "num_warps": 4},
