@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
+import signal
+import socket
+import threading
+import time
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -30,11 +35,30 @@ class ExploreServer(ThreadingHTTPServer):
         port: 0 picks a free one.
     """
 
-    daemon_threads = True
+    # A process that ends while another of its threads computes is aborted: closing waits for the answers under way.
+    daemon_threads = False
 
     def __init__(self, viewer: Viewer, page: str, port: int = 0) -> None:
         self.viewer, self.page = viewer, page.encode()
+        self._connections: set[socket.socket] = set()
         super().__init__((ADDRESS, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer what comes over a connection, in a thread of its own."""
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Take no more questions, answer those that were asked, and close."""
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):  # closed by the other side
+                connection.shutdown(socket.SHUT_RD)
+        super().server_close()
 
     @property
     def url(self) -> str:
@@ -43,13 +67,17 @@ class ExploreServer(ThreadingHTTPServer):
 
 
 def serve(server: ExploreServer) -> None:
-    """Answer until interrupted (Ctrl-C), then close."""
-    try:
-        server.serve_forever(poll_interval=0.2)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
+    """Answer until interrupted (Ctrl-C), then close; for the main thread, which alone is told of interrupts."""
+    interrupts: list[int] = []
+    # Noted and not raised: an exception could fall between any two lines of the server's.
+    before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
+    answering = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2})
+    answering.start()
+    while not interrupts:
+        time.sleep(0.1)
+    server.shutdown()
+    server.server_close()
+    signal.signal(signal.SIGINT, before)
 
 
 class _RefusedError(Exception):
