@@ -73,7 +73,7 @@ def serve(server: ExploreServer) -> None:
     before = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     answering = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2})
     answering.start()
-    while not interrupts:
+    while answering.is_alive() and not interrupts:
         time.sleep(0.1)
     server.shutdown()
     server.server_close()
