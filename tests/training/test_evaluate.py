@@ -117,6 +117,17 @@ def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
     assert measured(20)["scale_con"] == some["scale_con"]
 
 
+def test_half_precision_measures_nearly_the_same_and_says_so() -> None:
+    model = Plain().eval()
+    single, half = (evaluate(model, small_splits(), fit="zero", precision=p) for p in ("32", "bf16"))
+    assert (single["precision"], half["precision"]) == ("32", "bf16")
+    assert half["loss"] != single["loss"]
+    assert half["loss"] == pytest.approx(single["loss"], rel=2e-2)
+    assert half["equi_err"] == pytest.approx(single["equi_err"], rel=5e-2)
+    assert not model.training
+    assert torch.is_autocast_enabled("cpu") is False
+
+
 def test_a_limit_draws_the_same_images_again() -> None:
     model = create_model("scalenet-tiny", classes=3, widths=(4,), pool=1, hidden=8, resolutions=(8, 10, 12))
     a, b = (evaluate(model, small_splits(), limit=20, sample=5) for _ in range(2))

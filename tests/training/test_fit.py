@@ -34,6 +34,7 @@ from fourierscale.training import (
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.fit import LAST, _store_channels_last
+from fourierscale.training.module import ScaleModule
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -344,3 +345,15 @@ def test_channels_last_trains_to_the_same_weights(tmp_path):
     first, last = (load_model(tmp_path / name).state_dict() for name in ("first", "last"))
     for name in first:
         torch.testing.assert_close(first[name], last[name], atol=1e-4, rtol=1e-3)
+
+
+def test_cudnn_searches_in_training_alone(tmp_path, monkeypatch):
+    seen = []
+    step = ScaleModule.training_step
+    monkeypatch.setattr(
+        ScaleModule, "training_step", lambda *a: (seen.append(torch.backends.cudnn.benchmark), step(*a))[1]
+    )
+    fit(small_config("train.epochs=1", "train.cudnn_benchmark=true"), tmp_path / "run", splits=small_splits())
+    assert seen
+    assert all(seen)
+    assert not torch.backends.cudnn.benchmark

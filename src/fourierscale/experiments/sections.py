@@ -83,6 +83,7 @@ def _facts(row: Row, column: Column, runs: Sequence[Result]) -> str:
     seconds = ", ".join(f"{run.metrics.get('train_seconds') or 0:.0f}" for run in runs)
     first = runs[0]
     images = f"{first.metrics.get('images', 0):,} test images"
+    halved = " in bfloat16" if first.metrics.get("precision") == "bf16" else ""
     pairs = ", ".join(f"{run.metrics.get('equi_err_pairs', 0):,}" for run in runs)
     machine = sorted({f"{run.metrics.get('device', 'device')}, torch {run.versions.get('torch')}" for run in runs})
     command = train_command(row, column, first.seed)
@@ -90,7 +91,7 @@ def _facts(row: Row, column: Column, runs: Sequence[Result]) -> str:
     facts = [
         f"seeds {seeds}",
         f"{first.metrics.get('epochs')} epochs, trained in {seconds} s",
-        f"{images}, Equi-Err over {pairs} pairs of image and resolution",
+        f"{images}{halved}, Equi-Err over {pairs} pairs of image and resolution",
         *machine,
         files,
     ]

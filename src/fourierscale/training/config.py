@@ -27,11 +27,13 @@ __all__ = [
     "LossConfig",
     "ModelConfig",
     "OptimConfig",
+    "Precision",
     "TrainConfig",
     "list_presets",
     "load_config",
 ]
 
+Precision: TypeAlias = Literal["32", "bf16"]
 Schedule: TypeAlias = Literal["step", "onecycle", "cosine", "constant"]
 
 
@@ -172,6 +174,8 @@ class TrainConfig:
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
+        cudnn_benchmark: Let cuDNN try its algorithms on each shape it meets and keep the fastest; for ``data.mixed``,
+            where batches have one shape.
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
         progress: Show a progress bar; ``None`` means where there is a terminal.
@@ -181,7 +185,7 @@ class TrainConfig:
 
     epochs: int = 60
     seed: int = 0
-    precision: Literal["32", "bf16"] = "32"
+    precision: Precision = "32"
     accelerator: str = "auto"
     devices: str = "1"
     num_nodes: int = 1
@@ -189,6 +193,7 @@ class TrainConfig:
     compile: bool = False
     cuda_graphs: bool = True
     channels_last: bool = False
+    cudnn_benchmark: bool = False
     validate_every: int = 1
     keep: Literal["last", "best"] = "last"
     progress: bool | None = None
@@ -204,12 +209,14 @@ class EvalConfig:
         sample: Images whose real downscaled passes give Equi-Err and check the levels.
         consistency: At most so many images for Scale-Con where it takes real passes; 0 means all.
         batch_size: Images in a batch.
+        precision: ``"32"``, or ``"bf16"`` (mixed) for models that are not exact anyway.
     """
 
     limit: int = 0
     sample: int = 256
     consistency: int = 0
     batch_size: int = 256
+    precision: Precision = "32"
 
 
 @dataclass(frozen=True)

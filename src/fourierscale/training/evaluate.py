@@ -32,6 +32,7 @@ from fourierscale.metrics import (
     shrink_features,
 )
 from fourierscale.testing import Domain
+from fourierscale.training.config import Precision
 from fourierscale.training.datamodule import move_if_it_fits
 from fourierscale.training.losses import as_levels, level_cross_entropy
 
@@ -58,9 +59,10 @@ def evaluate(
     device: torch.device | str | None = None,
     workers: int = 0,
     temperature_images: int = TEMPERATURE_IMAGES,
+    precision: Precision = "32",
     report: Report | None = None,
 ) -> dict[str, Any]:
-    """Measure a model on a whole split, in single precision.
+    """Measure a model on a whole split.
 
     Scale-Con needs the loss of every image at every resolution of R below its own. A level of one pass stands for a
     real downscaled pass only if the two agree on a sample of images; else, and for resolutions that are no level of
@@ -82,6 +84,7 @@ def evaluate(
         device: Where to compute; where the model is if not given.
         workers: Processes that decode streamed images.
         temperature_images: At most so many validation images for the temperature.
+        precision: ``"32"``, or ``"bf16"`` (mixed), in which no model is equivariant beyond two or three digits.
         report: Told which share of the images is done.
 
     Returns:
@@ -94,7 +97,7 @@ def evaluate(
     measured = getattr(splits, split)
     equivariance = splits.protocol.equivariance
     run = _Runner(model, _unfitted(measured, where), splits.protocol, fit, fit_size, where, workers)
-    with torch.inference_mode(), torch.autocast(where.type, enabled=False):
+    with torch.inference_mode(), torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
         chosen = _draw(len(measured), limit, seed)
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
         validation = _Runner(model, _unfitted(splits.val, where), splits.protocol, fit, fit_size, where, workers)
@@ -112,6 +115,7 @@ def evaluate(
         **measures,
         **checked,
         "temperature": temperature,
+        "precision": precision,
         "seconds": round(time.perf_counter() - started, 2),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
     }

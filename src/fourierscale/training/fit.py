@@ -121,7 +121,7 @@ def fit(
         started = time.perf_counter()
         handler = signal.getsignal(signal.SIGINT)
         try:
-            with _memory("data", config.data.batch_size):
+            with _memory("data", config.data.batch_size), _searching(config.train.cudnn_benchmark):
                 trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
         except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
             if not trainer.interrupted:
@@ -137,6 +137,8 @@ def fit(
     device = trainer.strategy.root_device
     final = _create(config)
     final.load_state_dict(module.final.state_dict())
+    if config.train.channels_last:
+        _store_channels_last(final)
     with _memory("eval", config.eval.batch_size):
         metrics = evaluate(
             final.to(device),
@@ -149,6 +151,7 @@ def fit(
             consistency=config.eval.consistency,
             device=device,
             workers=config.data.workers,
+            precision=config.eval.precision,
         )
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
@@ -362,6 +365,17 @@ def _products(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _searching(on: bool) -> Iterator[None]:
+    """Let cuDNN search for the fastest algorithms, within a ``with`` block."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = on
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["lines_of", "separable_conv2d", "times_each"]
+__all__ = ["each_times", "lines_of", "separable_conv2d", "times_each"]
 
 
 def lines_of(basis: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -64,12 +64,12 @@ def separable_conv2d(x: Tensor, weight: Tensor, rows: Tensor, columns: Tensor, s
     images, channels, height, width = x.shape
     down, across = filter_matrices(rows, height, stride), filter_matrices(columns, width, stride)
     filtered = times_each(down.flatten(0, 1), x.flatten(0, 1))  # (B C, m H', W)
-    filtered = filtered.view(images, channels * len(rows), -1)
-    y: Tensor | None = None
-    for matrix, mixing in zip(across, weight.transpose(2, 3).flatten(1, 2).unbind(-1), strict=True):
-        mixed = times_each(mixing, filtered).view(-1, width)  # (B C' H', W)
-        y = mixed @ matrix.mT if y is None else torch.addmm(y, mixed, matrix.mT)
-    assert y is not None
+    mixing = weight.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)  # (m C', C m): of all columns in one product
+    mixed = times_each(mixing, filtered.view(images, channels * len(rows), -1))
+    parts = mixed.view(images, len(columns), -1, width).unbind(1)  # of each column (B, C' H', W)
+    y = each_times(parts[0], across[0].mT)
+    for part, matrix in zip(parts[1:], across[1:], strict=True):
+        y = each_times(part, matrix.mT, y)
     return y.view(images, len(weight), -1, across.shape[1])
 
 
@@ -79,10 +79,24 @@ def times_each(matrix: Tensor, batch: Tensor) -> Tensor:
     >>> times_each(torch.eye(2), torch.ones(3, 2, 5)).shape
     torch.Size([3, 2, 5])
     """
+    return torch.bmm(_repeated(matrix, batch), batch)
+
+
+def each_times(batch: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
+    """Each matrix of a batch times a matrix, added to what is there already.
+
+    >>> each_times(torch.ones(3, 5, 2), torch.eye(2), torch.ones(3, 5, 2)).unique()
+    tensor([2.])
+    """
+    repeated = _repeated(matrix, batch)
+    return torch.bmm(batch, repeated) if plus is None else torch.baddbmm(plus, batch, repeated)
+
+
+def _repeated(matrix: Tensor, batch: Tensor) -> Tensor:
     kind = batch.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         matrix = matrix.to(torch.get_autocast_dtype(kind))  # now, for once it is repeated a cast would copy it
-    return torch.bmm(matrix.expand(batch.shape[0], -1, -1), batch)
+    return matrix.expand(batch.shape[0], -1, -1)
 
 
 def filter_matrices(lines: Tensor, n: int, stride: int) -> Tensor:
