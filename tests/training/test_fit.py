@@ -32,8 +32,8 @@ from fourierscale.training import (
     read_info,
 )
 from fourierscale.training.callbacks import read_log
-from fourierscale.training.config import OptimConfig
-from fourierscale.training.fit import LAST, _store_channels_last
+from fourierscale.training.config import Config, OptimConfig
+from fourierscale.training.fit import LAST, _lay_out, _store_channels_last
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
@@ -345,6 +345,21 @@ def test_channels_last_trains_to_the_same_weights(tmp_path):
     first, last = (load_model(tmp_path / name).state_dict() for name in ("first", "last"))
     for name in first:
         torch.testing.assert_close(first[name], last[name], atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "last"),
+    [
+        (["train.channels_last=true"], "cpu", True),
+        (["train.channels_last=true", "train.precision=bf16"], "cuda", True),
+        (["train.channels_last=true", "train.precision=bf16"], "cpu", False),
+        ([], "cuda", False),
+    ],
+)
+def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, device, last):
+    conv = torch.nn.Conv2d(4, 8, 3)
+    _lay_out(conv, Config().replaced(settings), torch.device(device))
+    assert conv.weight.is_contiguous(memory_format=torch.channels_last) == last
 
 
 def test_cudnn_searches_in_training_alone(tmp_path, monkeypatch):
