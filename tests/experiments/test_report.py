@@ -37,6 +37,8 @@ def write_result(folder: Path, run: Any, accuracy: float, **more: Any) -> None:
         "equi_err": 3e-13,
         "equi_err_pairs": 20,
         "images": 100,
+        "accuracy_standard_error": 0.05 * (1 - accuracy),
+        "precision": "bf16" if accuracy < 0.5 else "32",
         "epochs": 2,
         "device": "abacus",
         "train_seconds": 7.0,
@@ -133,12 +135,22 @@ def test_the_page_tells_how_each_number_was_made(page: str) -> None:
     )
     assert f"<code>{command}</code>" in page
     assert "seeds 0, 1, 2; 2 epochs, trained in 7, 7, 7 s; 100 test images" in page
+    assert "100 test images in bfloat16" in page[page.index('<section id="imagenette">') :]
     assert "abacus, torch 9.9" in page
     assert "mnist-efficiency-ours-paper-1000-seed0.json" in page  # the table that has the run first
     others = page[page.index("<h2>Other runs</h2>") :]
     assert "train.epochs=3" in others
     assert "0.1234" in others
     assert page.count("0.1234") == 1
+
+
+def test_each_table_tells_how_much_its_number_of_images_leaves_open(page: str) -> None:
+    told = re.findall(r'<section id="([\w-]+)">(?:(?!</section>).)*?from the number of images: up to ([^<]*)\.<', page)
+    assert told == [
+        ("mnist-efficiency", "0.0020 in Acc"),
+        ("mnist-consistency", "0.0024 in Acc"),
+        ("imagenette", "0.0284 in Acc"),
+    ]
 
 
 def test_the_page_needs_nothing_from_outside_and_draws_every_curve(page: str) -> None:

@@ -16,7 +16,7 @@ from fourierscale.experiments.figures import Figures, shipped_figures
 from fourierscale.experiments.maps import layer_section, map_section, structure_section
 from fourierscale.experiments.results import Result, Results, read_results
 from fourierscale.experiments.runs import cell_key, identity
-from fourierscale.experiments.sections import charts, how, row_class
+from fourierscale.experiments.sections import charts, errors, how, row_class
 from fourierscale.experiments.structure import Structure, structures
 from fourierscale.experiments.summary import Cell, row_cells, shown
 from fourierscale.experiments.tables import TABLES, Row, Table
@@ -96,7 +96,7 @@ def build_page(results: Results, figures: Sequence[Figures] = (), measured: Sequ
 def _section(table: Table, cells: Sequence[Sequence[Cell]], results: Results) -> str:
     return (
         f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{_about(table)}'
-        f"{_grid(table, cells)}{charts(table, results)}{how(table, results)}</section>"
+        f"{_grid(table, cells)}{errors(table, results)}{charts(table, results)}{how(table, results)}</section>"
     )
 
 

@@ -11,10 +11,10 @@ from fourierscale.data.protocols import find_protocol
 from fourierscale.demo.charts import Scale, Series, line_chart
 from fourierscale.experiments.results import Result, Results
 from fourierscale.experiments.runs import cell_key, train_command
-from fourierscale.experiments.tables import Column, Row, Table
+from fourierscale.experiments.tables import TITLES, Column, Row, Table
 from fourierscale.functional import band
 
-__all__ = ["charts", "how", "over_resolution", "row_class"]
+__all__ = ["charts", "errors", "how", "over_resolution", "row_class"]
 
 Found = tuple[Row, list[Result]]
 
@@ -56,6 +56,20 @@ def charts(table: Table, results: Results) -> str:
     legend = "".join(f'<span><i class="swatch {row_class(row)}"></i>{escape(row.label)}</span>' for row, _ in found)
     note = "" if logged else '<p class="quiet"><small>No history was kept of these runs.</small></p>'
     return f'<div class="legend">{legend}</div><div class="two">{"".join(cards)}</div>{note}'
+
+
+def errors(table: Table, results: Results) -> str:
+    """How far figures may be off because test images are finitely many; seeds aside, which the spread tells."""
+    runs = [run for row in table.rows for column in table.columns for run in results.of(cell_key(row, column))]
+    largest = []
+    for metric in dict.fromkeys(column.metric for column in table.columns):
+        found = [run.metrics.get(f"{metric}_standard_error") for run in runs]
+        known = [error for error in found if error is not None]
+        if known:
+            largest.append(f"{max(known):.4f} in {TITLES[metric]}")
+    if not largest:
+        return ""
+    return f'<p class="quiet"><small>Standard error from the number of images: up to {", ".join(largest)}.</small></p>'
 
 
 def how(table: Table, results: Results) -> str:

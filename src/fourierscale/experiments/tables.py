@@ -13,7 +13,7 @@ from fourierscale.data.errors import nearest
 from fourierscale.experiments.paper import OURS, PAPER, PaperTable
 from fourierscale.training.errors import ConfigError
 
-__all__ = ["TABLES", "Column", "Row", "Table", "find_rows", "find_table", "find_tables"]
+__all__ = ["TABLES", "TITLES", "Column", "Row", "Table", "find_rows", "find_table", "find_tables"]
 
 SEEDS = (0, 1, 2)
 TITLES = {"accuracy": "Acc", "scale_con": "Scale-Con", "equi_err": "Equi-Err"}
