@@ -10,7 +10,7 @@ from fourierscale.models.baselines.scales import (
     ScaleMaxPool2d,
     each_scale,
     max_over_scales,
-    neighbours,
+    split_scales,
     stack_scales,
 )
 from fourierscale.models.baselines.si_convnet import ScaleInvariantConv2d
@@ -33,8 +33,9 @@ def test_scales_are_stacked_read_and_reduced_as_their_definitions_say(channels_l
     features = stack_scales(parts)
     torch.testing.assert_close(features, torch.stack(parts, 2), rtol=0, atol=0)
     torch.testing.assert_close(max_over_scales(features), torch.stack(parts).amax(0), rtol=0, atol=0)
-    torch.testing.assert_close(neighbours(features, 1, 1), parts[1], rtol=0, atol=0)
-    torch.testing.assert_close(neighbours(features, 0, 2), torch.cat(parts[:2], 1), rtol=0, atol=0)
+    torch.testing.assert_close(split_scales(features), parts, rtol=0, atol=0)
+    pairs = [torch.cat(parts[:2], 1), torch.cat(parts[1:], 1)]
+    torch.testing.assert_close(split_scales(features, 2), pairs, rtol=0, atol=0)
     for pool, expected in ((ScaleMaxPool2d(2), nn.MaxPool3d((1, 2, 2))), (nn.AvgPool2d(2), nn.AvgPool3d((1, 2, 2)))):
         torch.testing.assert_close(each_scale(pool, features), expected(features), rtol=1e-12, atol=0)
 
@@ -42,13 +43,22 @@ def test_scales_are_stacked_read_and_reduced_as_their_definitions_say(channels_l
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_nothing_is_copied_and_channels_stay_where_they_are(channels_last):
     features = stack_scales(images(channels_last=channels_last))
-    assert neighbours(features, 1, 1).data_ptr() == features[:, :, 1].data_ptr()
+    assert split_scales(features)[1].data_ptr() == features[:, :, 1].data_ptr()
     seen = []
     each_scale(lambda x: seen.append(x) or x, features)
     assert seen[0].data_ptr() == features.data_ptr()
     whole = [features, features.relu(), ScaleBatchNorm2d(5).double()(features), ScaleMaxPool2d(2)(features)]
     for x in (*whole, max_over_scales(features)):
         assert lies_channels_last(x) == channels_last
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_gradients_of_scales_come_back_as_the_features_lie(channels_last):
+    features, factors = stack_scales(images(channels_last=channels_last)).requires_grad_(), images(3, channels_last)
+    total = sum((factor * part).sum() for factor, part in zip(factors, split_scales(features), strict=True))
+    (gradient,) = torch.autograd.grad(total, features)
+    torch.testing.assert_close(gradient, torch.stack(factors, 2), rtol=0, atol=0)
+    assert gradient.stride() == features.stride()
 
 
 def test_a_pointwise_convolution_is_a_matrix_at_every_sample_of_every_scale():

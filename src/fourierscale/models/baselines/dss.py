@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
 from fourierscale.models.baselines.same_conv import same_conv2d
 from fourierscale.models.baselines.scale_space import GaussianLift
-from fourierscale.models.baselines.scales import neighbours, stack_scales
+from fourierscale.models.baselines.scales import split_scales, stack_scales
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
 
@@ -97,10 +97,8 @@ class DilatedScaleConv2d(nn.Module):
             )
         weight = self.weight.transpose(1, 2).flatten(1, 2)  # (C', E C, k, k)
         # One convolution per scale: in one for all, nearly every tap of the widest kernels would be a zero.
-        outputs = [
-            same_conv2d(neighbours(x, s, self.extent), weight, self.stride, dilation=2**s) for s in range(self.scales)
-        ]
-        return stack_scales(outputs)
+        images = split_scales(x, self.extent)[: self.scales]
+        return stack_scales([same_conv2d(part, weight, self.stride, dilation=2**s) for s, part in enumerate(images)])
 
     def extra_repr(self) -> str:
         """Sizes, for ``print(model)``."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ScaleBatchNorm2d", "ScaleMaxPool2d", "each_scale", "max_over_scales", "neighbours", "stack_scales"]
+__all__ = ["ScaleBatchNorm2d", "ScaleMaxPool2d", "each_scale", "max_over_scales", "split_scales", "stack_scales"]
 
 
 def stack_scales(images: Sequence[Tensor]) -> Tensor:
@@ -43,11 +43,19 @@ def max_over_scales(x: Tensor) -> Tensor:
     return x.amax(2)
 
 
-def neighbours(x: Tensor, scale: int, extent: int) -> Tensor:
-    """So many scales of features from this one on, side by side as channels: ``(B, extent * C, H, W)``."""
+def split_scales(x: Tensor, extent: int = 1) -> list[Tensor]:
+    """From features the images of each scale, with those of the next ones beside them as channels.
+
+    ``(B, C, S, H, W)`` to ``S - extent + 1`` times ``(B, extent * C, H, W)``. Gradients come back in one piece, where
+    indexing the scales one by one would give each of them a tensor of all scales, to be added up.
+
+    >>> [tuple(images.shape) for images in split_scales(torch.rand(2, 3, 4, 8, 8), extent=3)]
+    [(2, 9, 8, 8), (2, 9, 8, 8)]
+    """
+    scales = x.permute(2, 0, 1, 3, 4).unbind()
     if extent == 1:
-        return x[:, :, scale]
-    return torch.cat([x[:, :, scale + e] for e in range(extent)], 1)
+        return list(scales)
+    return [torch.cat(scales[s : s + extent], 1) for s in range(len(scales) - extent + 1)]
 
 
 class ScaleBatchNorm2d(nn.BatchNorm2d):

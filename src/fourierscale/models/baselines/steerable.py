@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place
 from fourierscale.models.baselines.same_conv import halved, same_conv2d, spectrum_pays
-from fourierscale.models.baselines.scales import each_scale, max_over_scales, neighbours, stack_scales
+from fourierscale.models.baselines.scales import each_scale, max_over_scales, split_scales, stack_scales
 from fourierscale.models.baselines.separable import lines_of, separable_conv2d
 from fourierscale.nn.checks import positive
 
@@ -163,7 +163,7 @@ class ScaleConv2d(_BasisConv2d):
         if self.extent > 1:
             x = nn.functional.pad(x, (0, 0, 0, 0, 0, self.extent - 1))
         conv = self._convolutions()
-        return self._biased(stack_scales([conv(neighbours(x, s, self.extent), s) for s in range(self.scales)]))
+        return self._biased(stack_scales([conv(part, s) for s, part in enumerate(split_scales(x, self.extent))]))
 
     def _convolutions(self) -> Callable[[Tensor, int], Tensor]:
         """What maps ``(B, E C, H, W)`` at a scale to ``(B, C', H, W)``."""
