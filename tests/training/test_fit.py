@@ -32,8 +32,9 @@ from fourierscale.training import (
     read_info,
 )
 from fourierscale.training.callbacks import read_log
+from fourierscale.training.checkpoints import LAST
 from fourierscale.training.config import Config, OptimConfig
-from fourierscale.training.fit import LAST, _lay_out, _store_channels_last
+from fourierscale.training.fit import _lay_out, _store_channels_last
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits

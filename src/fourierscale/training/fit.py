@@ -30,18 +30,17 @@ from fourierscale.data.sources import Report
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
-from fourierscale.training.config import Config, ModelConfig, load_config
+from fourierscale.training.checkpoints import BEST, LAST, check_checkpoint, find_checkpoint, read_checkpoint
+from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluate import evaluate
-from fourierscale.training.module import ScaleModule, identity
+from fourierscale.training.module import ScaleModule
 from fourierscale.training.weights import save_model, versions
 
 __all__ = ["fit", "is_first_process", "resolve_model"]
 
 log = logging.getLogger(__name__)
-LAST = Path("checkpoints") / "last.ckpt"
-BEST = Path("checkpoints") / "best.ckpt"
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")  # set by whoever starts several processes
 
 
@@ -83,7 +82,7 @@ def fit(
     """
     root = Path(run_dir).expanduser()
     first = is_first_process()
-    checkpoint = _checkpoint(root, resume)
+    checkpoint = find_checkpoint(root, resume)
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
@@ -91,7 +90,7 @@ def fit(
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     images = {"protocol": splits.protocol.name, "classes": list(splits.classes), "indices": dict(splits.hashes)}
     if checkpoint is not None:
-        _check_checkpoint(checkpoint, config, images, root)
+        check_checkpoint(checkpoint, config, images, root)
     root.mkdir(parents=True, exist_ok=True)
     if first:
         (root / "config.toml").write_text(config.to_toml(), encoding="utf-8")
@@ -161,7 +160,7 @@ def fit(
 def _load_best(module: ScaleModule, trainer: pl.Trainer, root: Path) -> None:
     """Give every process the best weights, which only the first one has saved; its disk may be its own."""
     there = trainer.is_global_zero and (root / BEST).is_file()
-    best = trainer.strategy.broadcast(_read_checkpoint(root / BEST)["state_dict"] if there else None)
+    best = trainer.strategy.broadcast(read_checkpoint(root / BEST)["state_dict"] if there else None)
     if best is not None:
         module.load_state_dict(best)
 
@@ -306,61 +305,6 @@ def _logger(root: Path) -> TensorBoardLogger | bool:
         log.info("tensorboard is not installed: metrics go to log.csv alone")
         return False
     return TensorBoardLogger(str(root), name="", version="tensorboard")
-
-
-def _checkpoint(root: Path, resume: bool | str | os.PathLike[str]) -> Path | None:
-    if resume is False:
-        return None
-    path = root / LAST if resume is True else Path(resume).expanduser()
-    if path.is_file():
-        return path
-    if resume is True:
-        log.info("%s is not there: the run starts from its beginning", path)
-        return None
-    raise CheckpointError(f"there is no checkpoint {path} to resume from")
-
-
-def _read_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint of plain values and tensors; nothing is unpickled that could run code."""
-    try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        if isinstance(checkpoint["fourierscale"], dict) and isinstance(checkpoint["state_dict"], dict):
-            return dict(checkpoint)
-    except Exception as error:  # torch, zipfile and pickle raise nearly anything on damaged files
-        log.debug("reading %s: %s", path, error)
-    raise CheckpointError(
-        f"{path} is not a whole checkpoint of this library (cut short, or written by something else): "
-        "start again in a new folder"
-    )
-
-
-def _check_checkpoint(path: Path, config: Config, images: dict[str, Any], root: Path) -> None:
-    """Refuse to continue what is another run: model, seed, images; or, once it has ended, how it was trained."""
-    checkpoint = _read_checkpoint(path)
-    if "optimizer_states" not in checkpoint:
-        raise CheckpointError(f"{path} holds weights alone: resume from {LAST.name} beside it")
-    found = checkpoint["fourierscale"]
-    expected = identity(config, images)
-    for key in ("model", "seed"):
-        if found.get(key) != expected[key]:
-            raise CheckpointError(
-                f"{path} belongs to a run with {key} {found.get(key)}, this one has {expected[key]}: "
-                "resume with the config.toml beside it"
-            )
-    for key, value in found.get("images", {}).items():
-        if images[key] != value:
-            raise CheckpointError(
-                f"{path} belongs to a run on other images ({key} differ): give it the images it had, or start "
-                "again in a new folder"
-            )
-    if checkpoint["epoch"] + 1 >= config.train.epochs and (root / "config.toml").is_file():
-        before, now = load_config(root / "config.toml").to_dict(), config.to_dict()
-        for section in ("optim", "loss"):
-            if before[section] != now[section]:
-                raise CheckpointError(
-                    f"the run in {root} has ended, and [{section}] of its config.toml differs: give it more "
-                    "train.epochs to continue with other settings, or start again in a new folder"
-                )
 
 
 @contextmanager
