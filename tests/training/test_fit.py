@@ -35,7 +35,6 @@ from fourierscale.training.callbacks import read_log
 from fourierscale.training.checkpoints import LAST
 from fourierscale.training.config import Config, OptimConfig
 from fourierscale.training.fit import _lay_out, _store_channels_last
-from fourierscale.training.module import ScaleModule
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -361,15 +360,3 @@ def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, de
     conv = torch.nn.Conv2d(4, 8, 3)
     _lay_out(conv, Config().replaced(settings), torch.device(device))
     assert conv.weight.is_contiguous(memory_format=torch.channels_last) == last
-
-
-def test_cudnn_searches_in_training_alone(tmp_path, monkeypatch):
-    seen = []
-    step = ScaleModule.training_step
-    monkeypatch.setattr(
-        ScaleModule, "training_step", lambda *a: (seen.append(torch.backends.cudnn.benchmark), step(*a))[1]
-    )
-    fit(small_config("train.epochs=1", "train.cudnn_benchmark=true"), tmp_path / "run", splits=small_splits())
-    assert seen
-    assert all(seen)
-    assert not torch.backends.cudnn.benchmark

@@ -28,10 +28,7 @@ INCIDENTAL = frozenset(
     {
         *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device")),
         *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
-        *(
-            f"train.{name}"
-            for name in ("compile", "cuda_graphs", "channels_last", "cudnn_benchmark", "progress", "seed")
-        ),
+        *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
         # how exactly the measures are known: a result says over how many pairs and images, and in which precision
         *("eval.sample", "eval.consistency", "eval.precision"),

@@ -174,8 +174,6 @@ class TrainConfig:
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
-        cudnn_benchmark: Let cuDNN try its algorithms on each shape it meets and keep the fastest; for ``data.mixed``,
-            where batches have one shape.
         validate_every: Epochs between two validations.
         keep: Which weights become ``model.safetensors``: the ``"last"``, or the ``"best"`` on validation images.
         progress: Show a progress bar; ``None`` means where there is a terminal.
@@ -193,7 +191,6 @@ class TrainConfig:
     compile: bool = False
     cuda_graphs: bool = True
     channels_last: bool = False
-    cudnn_benchmark: bool = False
     validate_every: int = 1
     keep: Literal["last", "best"] = "last"
     progress: bool | None = None

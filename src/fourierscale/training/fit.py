@@ -120,7 +120,7 @@ def fit(
         started = time.perf_counter()
         handler = signal.getsignal(signal.SIGINT)
         try:
-            with _memory("data", config.data.batch_size), _searching(config.train.cudnn_benchmark):
+            with _memory("data", config.data.batch_size):
                 trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
         except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
             if not trainer.interrupted:
@@ -316,17 +316,6 @@ def _products(precision: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def _searching(on: bool) -> Iterator[None]:
-    """Let cuDNN search for the fastest algorithms, within a ``with`` block."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = on
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 @contextmanager
