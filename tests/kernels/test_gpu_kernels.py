@@ -1,4 +1,4 @@
-"""The Triton kernels against the matrix products, in Triton's interpreter here and on a GPU with ``-m gpu``."""
+"""The Triton kernels against matrix products or torch, in Triton's interpreter here and on a GPU with ``-m gpu``."""
 
 import os
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-CASES = Path(__file__).with_name("triton_cases.py")
+CASES = [("triton_cases.py", 19), ("baseline_cases.py", 20)]
 
 
-def run_cases(device, environment):
+def run_cases(file, device, environment):
     result = subprocess.run(
-        [sys.executable, str(CASES), device],
+        [sys.executable, str(Path(__file__).with_name(file)), device],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -24,16 +24,19 @@ def run_cases(device, environment):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")
-def test_kernels_agree_with_the_products_in_the_interpreter():
+@pytest.mark.parametrize(("file", "count"), CASES)
+def test_kernels_agree_with_their_definitions_in_the_interpreter(file, count):
     pytest.importorskip("triton")
-    output = run_cases("cpu", {"TRITON_INTERPRET": "1"})  # read when triton is imported, hence a process of its own
-    assert output.count("agrees") == 19
+    environment = {"TRITON_INTERPRET": "1"}  # read when triton is imported, hence a process of its own
+    output = run_cases(file, "cpu", environment)
+    assert output.count("agrees") == count
 
 
 @pytest.mark.gpu
-def test_kernels_agree_with_the_products_on_a_gpu():
-    output = run_cases("cuda", {})
-    assert output.count("agrees") == 19
+@pytest.mark.parametrize(("file", "count"), CASES)
+def test_kernels_agree_with_their_definitions_on_a_gpu(file, count):
+    output = run_cases(file, "cuda", {})
+    assert output.count("agrees") == count
 
 
 @pytest.mark.gpu
@@ -74,3 +77,26 @@ def test_a_net_on_a_gpu_compiles_and_runs_in_bfloat16():
     with torch.autocast("cuda", dtype=torch.bfloat16):
         y = net(x)
     assert (y.float() - expected).norm() / expected.norm() < 0.05
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["wrn-stl10", "sesn-stl10", "disco-stl10", "dss-stl10", "si-convnet-stl10"])
+def test_a_residual_net_in_half_precision_is_what_torch_computes(name):
+    from fourierscale import create_model
+    from fourierscale.kernels import backend
+
+    torch.manual_seed(0)
+    model = create_model(name, widths=(8, 16, 24, 32), dropout=0.0).cuda()
+    x, state = torch.rand(8, 3, 48, 48, device="cuda"), {k: v.clone() for k, v in model.state_dict().items()}
+    results = []
+    for kind in ("auto", "torch"):
+        model.load_state_dict(state)
+        with backend(kind), torch.autocast("cuda", torch.bfloat16):
+            y = model.train()(x).float()
+            gradients = torch.autograd.grad(y.square().sum(), list(model.parameters()))
+            with torch.no_grad():
+                again = model.eval()(x).float()
+        results.append([y, again, torch.cat([g.flatten() for g in gradients])])
+    for ours, theirs in zip(*results, strict=True):
+        assert ((ours - theirs).norm() / theirs.norm()).item() < 0.1
+    assert not torch.equal(results[0][-1], results[1][-1])  # other kernels did run

@@ -61,10 +61,13 @@ def test_gradients_of_scales_come_back_as_the_features_lie(channels_last):
     assert gradient.stride() == features.stride()
 
 
-def test_a_pointwise_convolution_is_a_matrix_at_every_sample_of_every_scale():
+def test_a_pointwise_convolution_is_a_matrix_at_every_sample_of_every_scale(monkeypatch):
     conv, features = PointwiseScaleConv2d(5, 3, stride=2).double(), stack_scales(images())
     expected = torch.einsum("oc,bcshw->boshw", conv.weight.flatten(1), features[..., ::2, ::2])
     torch.testing.assert_close(conv(features), expected)
+    monkeypatch.setattr(steerable, "halved", lambda x: True)
+    torch.testing.assert_close(conv(features), expected)
+    assert not lies_channels_last(conv(features))
 
 
 def test_the_norm_has_one_mean_and_one_variance_for_all_scales():

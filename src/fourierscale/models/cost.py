@@ -46,9 +46,12 @@ def model_cost(name: str) -> Cost:
 
 
 def _forward_flops(model: nn.Module, x: torch.Tensor) -> int:
-    from torch.utils.flop_counter import FlopCounterMode
+    from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
-    counter = FlopCounterMode(display=False)
+    def in_place(to: torch.Size, left: torch.Size, right: torch.Size, *_: object, **__: object) -> int:
+        return int(bmm_flop(left, right))
+
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: in_place})
     with torch.inference_mode(), backend("torch"), counter:
         model(x)
     return counter.get_total_flops()

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from torch import Tensor, nn
 
+from fourierscale.models.baselines.norms import norm_relu
 from fourierscale.models.baselines.scales import ScaleBatchNorm2d, each_scale, max_over_scales
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
@@ -266,8 +267,8 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Both convolutions, added to the input or to its shortcut."""
-        active = nn.functional.relu(self.norms[0](x))
+        active = norm_relu(self.norms[0], x)
         other = x if self.shortcut is None else self.shortcut(active)
-        inner = self.dropout(nn.functional.relu(self.norms[1](self.convs[0](active))))
+        inner = norm_relu(self.norms[1], self.convs[0](active), self.dropout)
         summed: Tensor = self.convs[1](inner) + other
         return summed

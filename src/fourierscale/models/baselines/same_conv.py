@@ -12,7 +12,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["halved", "same_conv2d", "spectrum_pays"]
+from fourierscale.models.baselines.half import halved
+
+__all__ = ["same_conv2d", "spectrum_pays"]
 
 PRODUCTS = 1000
 """As many products per frequency as the spectrum of a kernel takes the time of, with what moving numbers costs."""
@@ -42,11 +44,6 @@ def same_conv2d(x: Tensor, kernels: Tensor, stride: int = 1, dilation: int = 1) 
     if halved(x):
         x, kernels = (t.contiguous(memory_format=torch.channels_last) for t in (x, kernels))
     return nn.functional.conv2d(x, kernels, None, stride, dilation * (kernels.shape[-1] // 2), dilation)
-
-
-def halved(x: Tensor) -> bool:
-    """Whether convolutions of ``x`` run in half precision on a GPU, where channels are best last in memory."""
-    return x.is_cuda and (torch.is_autocast_enabled("cuda") or x.dtype.itemsize == 2)
 
 
 def spectrum_pays(x: Tensor, kernels: Tensor) -> bool:

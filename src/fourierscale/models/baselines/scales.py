@@ -11,6 +11,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from fourierscale.models.baselines.half import fused
+from fourierscale.models.baselines.largest import MOST, largest_of_images, largest_of_windows
+from fourierscale.nn.checks import positive
+
 __all__ = ["ScaleBatchNorm2d", "ScaleMaxPool2d", "each_scale", "max_over_scales", "split_scales", "stack_scales"]
 
 
@@ -31,13 +35,15 @@ def each_scale(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """
     if x.ndim == 4:
         return function(x)
-    return _apart(function(x.permute(2, 0, 1, 3, 4).flatten(0, 1)), x.shape[2])
+    return _apart(function(_together(x)), x.shape[2])
 
 
 def max_over_scales(x: Tensor) -> Tensor:
     """``(B, C, S, H, W)`` to ``(B, C, H, W)``; an image without scales as it is."""
     if x.ndim == 4:
         return x
+    if fused(x) and x.shape[2] <= MOST:
+        return largest_of_images(_together(x), x.shape[2])
     if x.stride(1) == 1 and x.shape[1] > 1:  # channels last, and so is the result
         return x.permute(2, 0, 3, 4, 1).amax(0).permute(0, 3, 1, 2)
     return x.amax(2)
@@ -52,7 +58,7 @@ def split_scales(x: Tensor, extent: int = 1) -> list[Tensor]:
     >>> [tuple(images.shape) for images in split_scales(torch.rand(2, 3, 4, 8, 8), extent=3)]
     [(2, 9, 8, 8), (2, 9, 8, 8)]
     """
-    scales = x.permute(2, 0, 1, 3, 4).unbind()
+    scales = torch.split_with_sizes(_together(x), [x.shape[0]] * x.shape[2])
     if extent == 1:
         return list(scales)
     return [torch.cat(scales[s : s + extent], 1) for s in range(len(scales) - extent + 1)]
@@ -66,12 +72,31 @@ class ScaleBatchNorm2d(nn.BatchNorm2d):
         return each_scale(super().forward, x)
 
 
-class ScaleMaxPool2d(nn.MaxPool2d):
-    """Max pooling of images or of features with scales."""
+class ScaleMaxPool2d(nn.Module):
+    """Max pooling of images or of features with scales, in windows side by side."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = positive(window, "window")
 
     def forward(self, x: Tensor) -> Tensor:
         """``(B, C, H, W)`` or ``(B, C, S, H, W)`` in, with smaller images out."""
-        return each_scale(super().forward, x)
+        return each_scale(self._pool, x)
+
+    def _pool(self, images: Tensor) -> Tensor:
+        whole = not any(side % self.window for side in images.shape[-2:])
+        if whole and self.window**2 <= MOST and fused(images):
+            return largest_of_windows(images, self.window)
+        return nn.functional.max_pool2d(images, self.window)
+
+    def extra_repr(self) -> str:
+        """The window, for ``print(model)``."""
+        return str(self.window)
+
+
+def _together(features: Tensor) -> Tensor:
+    """Features as images of all scales, scale by scale; nothing is copied where they lie so."""
+    return features.permute(2, 0, 1, 3, 4).flatten(0, 1)
 
 
 def _apart(images: Tensor, count: int) -> Tensor:

@@ -69,7 +69,7 @@ def separable_conv2d(x: Tensor, weight: Tensor, rows: Tensor, columns: Tensor, s
     parts = mixed.view(images, len(columns), -1, width).unbind(1)  # of each column (B, C' H', W)
     y = each_times(parts[0], across[0].mT)
     for part, matrix in zip(parts[1:], across[1:], strict=True):
-        y = each_times(part, matrix.mT, y)
+        each_times(part, matrix.mT, y)
     return y.view(images, len(weight), -1, across.shape[1])
 
 
@@ -82,14 +82,14 @@ def times_each(matrix: Tensor, batch: Tensor) -> Tensor:
     return torch.bmm(_repeated(matrix, batch), batch)
 
 
-def each_times(batch: Tensor, matrix: Tensor, plus: Tensor | None = None) -> Tensor:
-    """Each matrix of a batch times a matrix, added to what is there already.
+def each_times(batch: Tensor, matrix: Tensor, to: Tensor | None = None) -> Tensor:
+    """Each matrix of a batch times a matrix, added to the numbers of ``to`` in place.
 
     >>> each_times(torch.ones(3, 5, 2), torch.eye(2), torch.ones(3, 5, 2)).unique()
     tensor([2.])
     """
     repeated = _repeated(matrix, batch)
-    return torch.bmm(batch, repeated) if plus is None else torch.baddbmm(plus, batch, repeated)
+    return torch.bmm(batch, repeated) if to is None else to.baddbmm_(batch, repeated)
 
 
 def _repeated(matrix: Tensor, batch: Tensor) -> Tensor:

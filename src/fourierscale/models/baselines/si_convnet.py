@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fourierscale.functional.constants import constant
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
-from fourierscale.models.baselines.same_conv import halved
+from fourierscale.models.baselines.half import halved
 from fourierscale.models.baselines.scales import max_over_scales, stack_scales
 from fourierscale.models.baselines.separable import times_each
 from fourierscale.models.registry import ModelInfo, register

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from fourierscale.models.baselines.fixed import add_fixed
 from fourierscale.models.baselines.frames import Place
-from fourierscale.models.baselines.same_conv import halved, same_conv2d, spectrum_pays
+from fourierscale.models.baselines.half import halved
+from fourierscale.models.baselines.same_conv import same_conv2d, spectrum_pays
 from fourierscale.models.baselines.scales import each_scale, max_over_scales, split_scales, stack_scales
-from fourierscale.models.baselines.separable import lines_of, separable_conv2d
+from fourierscale.models.baselines.separable import lines_of, separable_conv2d, times_each
 from fourierscale.nn.checks import positive
 
 __all__ = [
@@ -213,8 +214,16 @@ class PointwiseScaleConv2d(nn.Conv3d):
         super().__init__(in_channels, out_channels, 1, (1, stride, stride), bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features ``(B, C, S, H, W)`` to ``(B, C', S, H / stride, W / stride)``."""
-        return each_scale(lambda images: same_conv2d(images, self.weight[:, :, 0], self.stride[1]), x)
+        """Features ``(B, C, S, H, W)`` to ``(B, C', S, H / stride, W / stride)``, which lie as they do."""
+        return each_scale(self._mix, x)
+
+    def _mix(self, images: Tensor) -> Tensor:
+        step = self.stride[1]
+        if halved(images) and images.is_contiguous():  # a convolution would lay them out channels last
+            kept = images[..., ::step, ::step]
+            mixed = times_each(self.weight[:, :, 0, 0, 0], kept.flatten(2))
+            return mixed.view(len(images), -1, *kept.shape[2:])
+        return same_conv2d(images, self.weight[:, :, 0], step)
 
 
 def pointwise_scale_conv(in_channels: int, out_channels: int, stride: int, place: Place) -> nn.Module:

@@ -1,0 +1,293 @@
+"""Batch norm, ReLU and dropout of a training pass in one, in Triton: what the blocks of residual nets spend time on.
+
+Images lie channels last or channels first in memory. Both are matrices whose columns are channels: all samples of all
+images by ``C``, or, one for each plane of an image, ``L`` samples by one. A program goes down some rows of some
+columns. Statistics are taken in float32, part by part, about the first sample of each part. What dropout keeps is a
+hash of a seed and of the sample's place, so nothing is stored for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+ROWS = 1024
+"""That a program goes down, of images that lie channels last."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How images ``(N, C, H, W)`` lie in memory, and how programs share them.
+
+    Attributes:
+        channels: ``C``.
+        rows: Rows of a matrix.
+        last: Whether channels come last; else each plane is a matrix.
+        parts: Programs down the rows, or planes.
+        samples: Of each channel.
+    """
+
+    channels: int
+    rows: int
+    last: bool
+    parts: int
+    samples: int
+
+    @property
+    def columns(self) -> int:
+        """Of a program."""
+        return min(64, triton.next_power_of_2(self.channels)) if self.last else 1
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs."""
+        return self.parts, triton.cdiv(self.channels, self.columns) if self.last else 1
+
+    def options(self) -> dict[str, Any]:
+        """What all kernels are told."""
+        rows = 4096 // self.columns if self.last else 1024  # a step
+        rows = min(rows, triton.next_power_of_2(self.rows), ROWS)
+        return {
+            "C": self.channels,
+            "R": self.rows,
+            "LAST": self.last,
+            "ROWS": ROWS if self.last else triton.cdiv(self.rows, rows) * rows,
+            "BM": rows,
+            "BC": self.columns,
+            "num_warps": 4,
+        }
+
+    def counts(self, like: Tensor) -> Tensor:
+        """Samples of a channel in each part of :meth:`partial`, ``(parts, 1)``."""
+        if not self.last:
+            return torch.full((self.parts // self.channels, 1), float(self.rows), device=like.device)
+        counts = torch.full((self.parts, 1), float(ROWS), device=like.device)
+        counts[-1] = self.rows - (self.parts - 1) * ROWS
+        return counts
+
+    def partial(self, like: Tensor) -> Tensor:
+        """Memory for two numbers of each channel and part, ``(2, parts, C)``."""
+        parts = self.parts if self.last else self.parts // self.channels
+        return torch.empty(2, parts, self.channels, dtype=torch.float32, device=like.device)
+
+
+def layout_of(x: Tensor) -> Layout:
+    """Of images that are contiguous, or are with channels last."""
+    images, channels, height, width = x.shape
+    samples = images * height * width
+    if x.is_contiguous(memory_format=torch.channels_last) and channels > 1:
+        return Layout(channels, samples, True, triton.cdiv(samples, ROWS), samples)
+    return Layout(channels, height * width, False, images * channels, samples)
+
+
+def statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and (biased) variance of each channel of images ``(N, C, H, W)``, in float32."""
+    layout = layout_of(x)
+    means, squares = parts = layout.partial(x)
+    statistics_kernel[layout.grid](x, parts, parts.stride(0), **layout.options())
+    counts = layout.counts(x)
+    mean = (means * counts).sum(0) / layout.samples
+    variance = (squares + counts * (means - mean).square()).sum(0) / layout.samples
+    return mean, variance
+
+
+def scale_relu(x: Tensor, scale: Tensor, shift: Tensor, dropout: float, seed: Tensor) -> Tensor:
+    """``relu(scale * x + shift)``, of each channel, behind dropout."""
+    y, layout = torch.empty_like(x), layout_of(x)
+    scale_relu_kernel[layout.grid](x, y, scale, shift, seed, DROPOUT=dropout, **layout.options())
+    return y
+
+
+def scale_relu_sums(
+    x: Tensor, gradient: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, dropout: float, seed: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Of each channel the sum of what ReLU and dropout leave of the gradient, and of its products with ``x - mean``."""
+    layout = layout_of(x)
+    parts = layout.partial(x)
+    sums_kernel[layout.grid](
+        x, gradient, mean, scale, shift, seed, parts, parts.stride(0), DROPOUT=dropout, **layout.options()
+    )
+    total, product = parts.sum(1)
+    return total, product
+
+
+def scale_relu_backward(
+    x: Tensor,
+    gradient: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    slope: Tensor,
+    constant: Tensor,
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    """``scale`` times what ReLU and dropout leave of the gradient, plus ``slope * x + constant``, of each channel."""
+    dx, layout = torch.empty_like(x), layout_of(x)
+    backward_kernel[layout.grid](
+        x, gradient, dx, scale, shift, slope, constant, seed, DROPOUT=dropout, **layout.options()
+    )
+    return dx
+
+
+@triton.jit
+def _columns(C, LAST: tl.constexpr, BC: tl.constexpr):
+    """Channels of this program, and where each leaves its sums."""
+    i = tl.program_id(0)
+    if LAST:
+        channels = tl.program_id(1) * BC + tl.arange(0, BC)
+        to = i * C + channels
+    else:
+        channels = i % C + tl.arange(0, BC)
+        to = i + tl.arange(0, BC)
+    return channels, to
+
+
+@triton.jit
+def _place(step, channels, C, R, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr):
+    """Where the samples of a step lie, and which of them exist."""
+    i = tl.program_id(0)
+    if LAST:
+        rows = i * ROWS + step * BM + tl.arange(0, BM)
+        at = rows[:, None] * C + channels[None, :]
+        inside = (rows < R)[:, None] & (channels < C)[None, :]
+    else:
+        rows = step * BM + tl.arange(0, BM)
+        at = i * R + rows[:, None] + (channels * 0)[None, :]
+        inside = (rows < R)[:, None] & (channels < C)[None, :]
+    return at, inside
+
+
+@triton.jit
+def _kept(at, seed, DROPOUT: tl.constexpr):
+    """Whether dropout keeps a sample: two rounds of a hash with full avalanche, compared with the probability."""
+    h = at.to(tl.uint32) ^ seed
+    for _ in tl.static_range(2):
+        h = (h ^ (h >> 16)) * 0x85EBCA6B
+        h = (h ^ (h >> 13)) * 0xC2B2AE35
+        h = (h ^ (h >> 16)) + seed
+    return (h >> 8).to(tl.float32) >= DROPOUT * 16777216.0
+
+
+@triton.jit
+def _through(at, z, value, seed, DROPOUT: tl.constexpr):
+    """A value where ReLU and dropout let it through."""
+    value = tl.where(z > 0, value, 0.0)
+    if DROPOUT > 0:
+        value = tl.where(_kept(at, seed, DROPOUT), value / (1 - DROPOUT), 0.0)
+    return value
+
+
+@triton.jit
+def _of(pointer, channels, C):
+    return tl.load(pointer + channels, mask=channels < C, other=0.0)[None, :]
+
+
+@triton.jit
+def statistics_kernel(x, parts, gap, C, R, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+    channels, to = _columns(C, LAST, BC)
+    first = (tl.program_id(0) * ROWS * C + channels) if LAST else (tl.program_id(0) * R + channels * 0)
+    about = tl.load(x + first, mask=channels < C, other=0.0).to(tl.float32)[None, :]
+    total, squares, count = tl.zeros((BM, BC), tl.float32), tl.zeros((BM, BC), tl.float32), tl.zeros((BM, BC), tl.int32)
+    for step in range(ROWS // BM):
+        at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - about
+        value = tl.where(inside, value, 0.0)
+        total += value
+        squares += value * value
+        count += inside.to(tl.int32)
+    samples = tl.maximum(tl.sum(count, 0), 1).to(tl.float32)[None, :]
+    mean = tl.sum(total, 0)[None, :] / samples
+    there = (channels < C)[None, :]
+    tl.store(parts + to[None, :], about + mean, mask=there)
+    tl.store(parts + gap + to[None, :], tl.sum(squares, 0)[None, :] - samples * mean * mean, mask=there)
+
+
+@triton.jit
+def scale_relu_kernel(
+    x,
+    y,
+    scale,
+    shift,
+    seeds,
+    C,
+    R,
+    DROPOUT: tl.constexpr,
+    LAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
+    channels, _ = _columns(C, LAST, BC)
+    a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
+    for step in range(ROWS // BM):
+        at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
+        z = a * tl.load(x + at, mask=inside, other=0.0).to(tl.float32) + b
+        tl.store(y + at, _through(at, z, z, seed, DROPOUT), mask=inside)
+
+
+@triton.jit
+def sums_kernel(
+    x,
+    gradient,
+    mean,
+    scale,
+    shift,
+    seeds,
+    parts,
+    gap,
+    C,
+    R,
+    DROPOUT: tl.constexpr,
+    LAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
+    channels, to = _columns(C, LAST, BC)
+    a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
+    middle = _of(mean, channels, C)
+    total, product = tl.zeros((BM, BC), tl.float32), tl.zeros((BM, BC), tl.float32)
+    for step in range(ROWS // BM):
+        at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+        g = _through(at, a * value + b, g, seed, DROPOUT)
+        total += g
+        product += g * (value - middle)
+    there = (channels < C)[None, :]
+    tl.store(parts + to[None, :], tl.sum(total, 0)[None, :], mask=there)
+    tl.store(parts + gap + to[None, :], tl.sum(product, 0)[None, :], mask=there)
+
+
+@triton.jit
+def backward_kernel(
+    x,
+    gradient,
+    dx,
+    scale,
+    shift,
+    slope,
+    constant,
+    seeds,
+    C,
+    R,
+    DROPOUT: tl.constexpr,
+    LAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
+    channels, _ = _columns(C, LAST, BC)
+    a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
+    p, q = _of(slope, channels, C), _of(constant, channels, C)
+    for step in range(ROWS // BM):
+        at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
+        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+        g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+        g = _through(at, a * value + b, g, seed, DROPOUT)
+        tl.store(dx + at, a * g + p * value + q, mask=inside)
