@@ -1,9 +1,11 @@
 """The Triton kernels against matrix products or torch, in Triton's interpreter here and on a GPU with ``-m gpu``."""
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -37,6 +39,19 @@ def test_kernels_agree_with_their_definitions_in_the_interpreter(file, count):
 def test_kernels_agree_with_their_definitions_on_a_gpu(file, count):
     output = run_cases(file, "cuda", {})
     assert output.count("agrees") == count
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")
+def test_kernels_run_on_the_device_of_their_numbers(monkeypatch):
+    pytest.importorskip("triton")
+    from fourierscale.kernels.gpu.shared import on_its_device
+
+    entered, x = [], SimpleNamespace(is_cuda=True, device=torch.device("cuda", 1))
+    monkeypatch.setattr(torch.cuda, "device", lambda device: entered.append(device) or contextlib.nullcontext())
+    for current, expected in ((1, []), (0, [torch.device("cuda", 1)])):
+        monkeypatch.setattr(torch.cuda, "current_device", lambda current=current: current)
+        assert on_its_device(lambda x, y: (x, y))(x, y=2) == (x, 2)
+        assert entered == expected
 
 
 @pytest.mark.gpu

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fourierscale.kernels.gpu.shared import on_its_device
+
 BLOCK = 1024
 
 
@@ -63,6 +65,7 @@ def _gather(half_ptr, x_ptr, first, rows, columns, Q, BLOCK: tl.constexpr):
         tl.store(row + columns * Q + Q, re_minus - re_plus, mask=waves)
 
 
+@on_its_device
 def spread(x: Tensor, first: int, last: int) -> Tensor:
     """Complex coefficients ``(F, B, C)`` of the frequencies ``first`` to ``last - 1`` across, all of those down."""
     half = x.new_empty(last - first, x.shape[0], *x.shape[2:], 2)
@@ -70,6 +73,7 @@ def spread(x: Tensor, first: int, last: int) -> Tensor:
     return torch.view_as_complex(half).flatten(0, 1)
 
 
+@on_its_device
 def gather(half: Tensor, x: Tensor, first: int, last: int) -> None:
     """Write the real coefficients of these frequencies into ``x``."""
     _launch(_gather, torch.view_as_real(half), x, x, first, last)

@@ -40,7 +40,7 @@ from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
 from fourierscale.kernels.gpu.blocks import block_backward_kernel, block_forward_kernel
 from fourierscale.kernels.gpu.edges import BLOCK, Frame, finish, make_frame, pieces, prepare
-from fourierscale.kernels.gpu.shared import CODES, parameter_rows, precision
+from fourierscale.kernels.gpu.shared import CODES, on_its_device, parameter_rows, precision
 from fourierscale.kernels.gpu.sweeps import sweep_backward_kernel, sweep_forward_kernel
 from fourierscale.kernels.plans import Options
 
@@ -54,6 +54,7 @@ def side_for(plan: tuple[Level, ...]) -> int | None:
     return BLOCK * triton.cdiv(needed, BLOCK) if needed <= LARGEST else None
 
 
+@on_its_device
 def nested_forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> Tensor:
@@ -76,6 +77,7 @@ def nested_forward(
     return y
 
 
+@on_its_device
 def nested_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,9 +19,11 @@ from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
 from fourierscale.kernels.gpu.common_grid import side_for
 from fourierscale.kernels.gpu.edges import BLOCK, Frame, make_frame, pieces, prepare
+from fourierscale.kernels.gpu.shared import on_its_device
 from fourierscale.kernels.gpu.sweeps import patch, rim, update, zeros
 
 
+@on_its_device
 def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
     """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
     frame = _frame(boxes, window * cells, x.device)
@@ -48,6 +50,7 @@ def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> 
     return pooled, places
 
 
+@on_its_device
 def pool_backward(
     gradient: Tensor, places: Tensor, boxes: tuple[Box, ...], window: int, cells: int, channels: int
 ) -> Tensor:

@@ -11,9 +11,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fourierscale.kernels.gpu.shared import on_its_device
+
 BLOCK = 1024
 
 
+@on_its_device
 def largest_forward(x: Tensor, y: Tensor, shape: tuple[int, int, int, int, int], share: bool) -> Tensor:
     """Write the largest numbers to ``y``, ``(A, B, C)`` in memory, and return which they were.
 
@@ -31,6 +34,7 @@ def largest_forward(x: Tensor, y: Tensor, shape: tuple[int, int, int, int, int],
     return which
 
 
+@on_its_device
 def largest_backward(gradient: Tensor, which: Tensor, dx: Tensor, shape: tuple[int, int, int, int, int]) -> None:
     """Write the gradient of the numbers to ``dx``, which lies in memory as they do."""
     _, rows, b, columns, c = shape

@@ -24,7 +24,15 @@ from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.constants import forgotten_with_constants
 from fourierscale.functional.nested import Level
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.gpu.shared import CODES, activate, derivative, parameter_rows, precision, product
+from fourierscale.kernels.gpu.shared import (
+    CODES,
+    activate,
+    derivative,
+    on_its_device,
+    parameter_rows,
+    precision,
+    product,
+)
 from fourierscale.kernels.plans import Options
 
 LAUNCH: dict[str, dict[str, int]] = {
@@ -331,6 +339,7 @@ def _backward(
         tl.store(dx_ptr + offsets, total.to(dx_ptr.dtype.element_ty), mask=mask)
 
 
+@on_its_device
 def nested_forward(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> Tensor:
@@ -361,6 +370,7 @@ def nested_forward(
     return y
 
 
+@on_its_device
 def nested_backward(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
 ) -> tuple[Tensor, Tensor, Tensor]:

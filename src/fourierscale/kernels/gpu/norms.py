@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fourierscale.kernels.gpu.shared import on_its_device
+
 ROWS = 1024
 """That a program goes down, of images that lie channels last."""
 
@@ -85,6 +87,7 @@ def layout_of(x: Tensor) -> Layout:
     return Layout(channels, height * width, False, images * channels, samples)
 
 
+@on_its_device
 def statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and (biased) variance of each channel of images ``(N, C, H, W)``, in float32."""
     layout = layout_of(x)
@@ -96,6 +99,7 @@ def statistics(x: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance
 
 
+@on_its_device
 def scale_relu(x: Tensor, scale: Tensor, shift: Tensor, dropout: float, seed: Tensor) -> Tensor:
     """``relu(scale * x + shift)``, of each channel, behind dropout."""
     y, layout = torch.empty_like(x), layout_of(x)
@@ -103,6 +107,7 @@ def scale_relu(x: Tensor, scale: Tensor, shift: Tensor, dropout: float, seed: Te
     return y
 
 
+@on_its_device
 def scale_relu_sums(
     x: Tensor, gradient: Tensor, mean: Tensor, scale: Tensor, shift: Tensor, dropout: float, seed: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -116,6 +121,7 @@ def scale_relu_sums(
     return total, product
 
 
+@on_its_device
 def scale_relu_backward(
     x: Tensor,
     gradient: Tensor,

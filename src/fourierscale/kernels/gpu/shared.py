@@ -1,8 +1,10 @@
-"""What the kernels share: products in a chosen precision, activations and their derivatives."""
+"""What the kernels share: the device they run on, products in a chosen precision, activations and derivatives."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 import triton
@@ -14,6 +16,22 @@ from fourierscale.functional.nested import Level
 
 CODES = {"relu": 0, "leaky_relu": 1, "gelu": 2, "silu": 3, "tanh": 4, "identity": 5}
 """Numbers of the activations inside the kernels."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def on_its_device(function: Callable[Concatenate[Tensor, P], T]) -> Callable[Concatenate[Tensor, P], T]:
+    """Run a function on the GPU of its first argument; Triton launches on the current one, wherever the numbers are."""
+
+    @functools.wraps(function)
+    def run(x: Tensor, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not x.is_cuda or x.device.index == torch.cuda.current_device():
+            return function(x, *args, **kwargs)
+        with torch.cuda.device(x.device):
+            return function(x, *args, **kwargs)
+
+    return run
 
 
 @triton.jit
