@@ -1,0 +1,155 @@
+"""The tables of docs/results.md say what the result files say."""
+
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+
+from fourierscale.experiments.results import read_results
+from fourierscale.experiments.runs import cell_key
+from fourierscale.experiments.tables import find_rows, find_table
+
+ROOT = Path(__file__).parents[2]
+ROWS = {
+    "ours, best recipe": "ours-best",
+    "ours, the paper's recipe": "ours-paper",
+    "ours, the paper's recipe, each level on its own grid": "ours-paper-level",
+    "CNN": "cnn",
+    "CNN per resolution": "per-resolution-cnn",
+    "SESN": "sesn",
+    "SESN, scalar": "sesn",
+    "SESN, vector": "sesn-vector",
+    "DSS": "dss",
+    "SI-ConvNet": "si-convnet",
+    "SS-CNN": "ss-cnn",
+    "DISCO": "disco",
+    "Fourier CNN": "fourier-cnn",
+    "Fourier CNN with our augmentation": "fourier-cnn-augmented",
+    "wide residual net": "wrn",
+}
+FIGURES = ("accuracy", "scale_con", "equi_err")
+DIGITS = ("accuracy@5000", "accuracy@2500", "accuracy@1000")
+BOTH = (*FIGURES, *(f"{metric}+" for metric in FIGURES))
+# of each table the columns that hold figures of ours; + is the row with our augmentation
+TABLES = {
+    ("Results", 0): ("mnist-all", (None, *FIGURES)),
+    ("Baselines", 0): ("mnist-all", (*FIGURES, None, "accuracy+", "scale_con+")),
+    ("Fewer images", 0): ("mnist-efficiency", (*DIGITS, *(f"{metric}+" for metric in DIGITS))),
+    ("Missing scales", 0): ("mnist-missing", (*FIGURES, "accuracy+", "scale_con+")),
+    ("Gaussian downscaling", 0): ("mnist-gaussian", BOTH),
+    ("Gaussian downscaling", 2): ("mnist-bicubic", BOTH),
+    ("Photographs", 0): ("stl10-5k", BOTH),
+    ("Photographs", 1): ("imagenette", BOTH),
+}
+VARIANTS = [
+    f"{name}-{end}" for name in ("stl10-5k", "imagenette") for end in ("upsample", "gaussian", "gaussian-upsample")
+]
+
+
+@pytest.fixture(scope="module")
+def results():
+    return read_results(ROOT / "results")
+
+
+def page_tables():
+    """Tables by heading and place below it, each a list of rows of cells without stars."""
+    found, heading, place, lines = {}, "", -1, []
+    for line in [*(ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("#"):
+            heading, place = line.lstrip("# "), -1
+        if line.startswith("|"):
+            lines.append([cell.strip().replace("*", "") for cell in line.strip("|").split("|")])
+        elif lines:
+            place += 1
+            found[heading, place], lines = lines[2:], []
+    return found
+
+
+def measured(results, table, key, metric):
+    """A figure of every seed; none where the row was not run."""
+    table = find_table(table)
+    column = next(column for column in table.columns if column.key == metric)
+    found = results.of(cell_key(find_rows(table, [key])[0], column))
+    return [result.metrics[metric.partition("@")[0]] for result in found]
+
+
+def agrees(text, values):
+    """Whether a cell, ``0.988`` or ``0.988 ± 0.001`` or ``4e-14``, is the mean of these values and their deviation."""
+    if not text or not values:
+        return bool(text) == bool(values)
+    mean, _, deviation = text.partition(" ± ")
+    pairs = [(mean, statistics.mean(values))] + ([(deviation, statistics.stdev(values))] if deviation else [])
+    for shown, value in pairs:
+        unit = 10.0 ** (int(shown.split("e")[1]) if "e" in shown else 0)
+        decimals = len(shown.split("e")[0].partition(".")[2])
+        if abs(float(shown) - value) > 0.5001 * unit * 10.0**-decimals:
+            return False
+    return True
+
+
+def test_what_agrees_is_a_rounded_mean():
+    assert agrees("0.99", [0.985, 0.995])
+    assert agrees("4e-14", [4.4e-14])
+    assert agrees("0.990 ± 0.007", [0.985, 0.995])
+    assert not agrees("0.990 ± 0.009", [0.985, 0.995])
+    assert not agrees("0.98", [0.985, 0.997])
+    assert not agrees("", [0.5])
+    assert not agrees("0.5", [])
+
+
+@pytest.mark.parametrize(("place", "table"), TABLES.items())
+def test_tables_hold_what_was_measured(results, place, table):
+    name, columns = table
+    checked = 0
+    for label, *cells in page_tables()[place]:
+        key = ROWS.get(re.sub(r", (with our augmentation )?(two|three) seeds$", "", label))
+        if key is None:
+            continue
+        for text, column in zip(cells, columns, strict=False):
+            ours = key.startswith("ours")
+            if column is None or (ours and not text):  # ours is in one of both halves
+                continue
+            row = key if ours or not column.endswith("+") else f"{key}-augmented"
+            values = measured(results, name, row, column.rstrip("+"))
+            assert agrees(text, values), (label, column, text, values)
+            checked += 1
+    assert checked >= 9
+
+
+@pytest.mark.parametrize("which", ["without local filter", "without scale-equivariant ReLU"])
+def test_the_ablation_holds_what_was_measured(results, which):
+    recipe, checked = "", 0
+    end = {"without local filter": "-no-local", "without scale-equivariant ReLU": "-no-nested"}[which]
+    for label, *cells in page_tables()["What the parts do", 0]:
+        recipe = ROWS.get(label, recipe) if label.startswith("ours") else recipe
+        if label == which:
+            for text, metric in zip(cells, FIGURES, strict=False):
+                assert agrees(text, measured(results, "mnist-ablation", recipe + end, metric)), (recipe, metric, text)
+                checked += 1
+    assert checked == 6
+
+
+def test_the_consistency_table_holds_what_was_measured(results):
+    columns = [(recipe, which) for recipe in ("best", "paper") for which in ("with", "without")]
+    for images, *cells in page_tables()["With and without the consistency loss", 0]:
+        for text, (recipe, which) in zip(cells, columns, strict=False):
+            row = f"ours-{recipe}-{images.replace(',', '')}"
+            for shown, metric in zip(text.split(" / "), ("accuracy", "scale_con"), strict=True):
+                values = measured(results, "mnist-consistency", row, f"{metric}@{which}")
+                assert agrees(shown, values), (row, which, shown, values)
+
+
+def test_the_variants_hold_the_better_of_both_recipes(results):
+    for label, *cells in page_tables()["Photographs", 2]:
+        for text, table in zip(cells, VARIANTS, strict=True):
+            keys = [ROWS[label]] if label.startswith("ours") else [ROWS[label], f"{ROWS[label]}-augmented"]
+            rows = {key: [measured(results, table, key, metric) for metric in FIGURES] for key in keys}
+            trained = [key for key in keys if rows[key][0]]
+            if not trained:
+                assert not text, (label, table)
+                continue
+            best = max(trained, key=lambda key: statistics.mean(rows[key][0]))
+            assert text.endswith("+") == best.endswith("-augmented"), (label, table)
+            for shown, values in zip(text.rstrip("+ ").split(" / "), rows[best], strict=True):
+                assert agrees(shown, values), (label, table, shown, values)
