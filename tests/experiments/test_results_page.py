@@ -1,4 +1,4 @@
-"""The tables of docs/results.md say what the result files say."""
+"""The tables of docs/results.md and of the README say what the result files say."""
 
 import re
 import statistics
@@ -52,10 +52,10 @@ def results():
     return read_results(ROOT / "results")
 
 
-def page_tables():
+def page_tables(page="docs/results.md"):
     """Tables by heading and place below it, each a list of rows of cells without stars."""
     found, heading, place, lines = {}, "", -1, []
-    for line in [*(ROOT / "docs/results.md").read_text(encoding="utf-8").splitlines(), ""]:
+    for line in [*(ROOT / page).read_text(encoding="utf-8").splitlines(), ""]:
         if line.startswith("#"):
             heading, place = line.lstrip("# "), -1
         if line.startswith("|"):
@@ -153,3 +153,16 @@ def test_the_variants_hold_the_better_of_both_recipes(results):
             assert text.endswith("+") == best.endswith("-augmented"), (label, table)
             for shown, values in zip(text.rstrip("+ ").split(" / "), rows[best], strict=True):
                 assert agrees(shown, values), (label, table, shown, values)
+
+
+def test_the_readme_shows_ours_beside_the_best_of_the_baselines(results):
+    tables = page_tables("README.md")
+    rows = next(rows for rows in tables.values() if rows[0][0] == "`mnist-missing`")
+    for name, _, ours, others, _ in rows:
+        name = name.strip("`")
+        keys = [row.key for row in find_table(name).rows if not row.key.startswith("ours")]
+        for shown, other, metric in zip(ours.split(" / "), others.split(" / "), FIGURES, strict=True):
+            assert agrees(shown, measured(results, name, "ours-best", metric)), (name, metric)
+            figures = [statistics.mean(measured(results, name, key, metric)) for key in keys]
+            best = min(figures) if metric == "equi_err" else max(figures)
+            assert agrees(other, [best]), (name, metric, best)
