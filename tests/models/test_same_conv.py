@@ -39,6 +39,13 @@ def test_values_and_gradients_are_those_of_conv2d(sides, half, channels, seed):
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-10, atol=1e-9)
 
 
+def test_spectra_have_second_derivatives():
+    torch.manual_seed(0)
+    x = torch.randn(2, 2, 5, 4, dtype=torch.float64, requires_grad=True)
+    kernels = torch.randn(3, 2, 9, 9, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradgradcheck(same_conv._by_spectrum, (x, kernels), fast_mode=True)
+
+
 def test_small_work_strides_gaps_and_small_kernels_stay_convolutions(monkeypatch):
     monkeypatch.setattr(same_conv, "_by_spectrum", lambda *_: pytest.fail("a spectrum"))
     for images, size, stride, dilation in ((2, 15, 1, 1), (400, 7, 1, 1), (400, 15, 2, 1), (400, 9, 1, 2)):

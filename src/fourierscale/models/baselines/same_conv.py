@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,11 +72,29 @@ def _by_spectrum(x: Tensor, kernels: Tensor) -> Tensor:
     height, width = x.shape[-2:]
     half, grid = kernels.shape[-1] // 2, _grid(x, kernels)
     # frequencies first: one product of images by channels for each frequency
-    spectrum = torch.fft.rfft2(x, grid).flatten(2).permute(2, 0, 1)
-    taps = torch.fft.rfft2(kernels.flip(-2, -1), grid).flatten(2).permute(2, 1, 0)
-    mixed = (spectrum @ taps).permute(1, 2, 0)  # (B, C', frequencies)
-    y: Tensor = torch.fft.irfft2(torch.unflatten(mixed, -1, (grid[0], -1)), grid)
+    spectrum = torch.fft.rfft2(x, grid).flatten(2).permute(2, 0, 1).contiguous()
+    taps = torch.fft.rfft2(kernels.flip(-2, -1), grid).flatten(2).permute(2, 1, 0).contiguous()
+    mixed = _Products.apply(spectrum, taps)  # type: ignore[no-untyped-call]
+    y: Tensor = torch.fft.irfft2(torch.unflatten(mixed.permute(1, 2, 0), -1, (grid[0], -1)), grid)
     return y[..., half : half + height, half : half + width]
+
+
+class _Products(torch.autograd.Function):
+    """``a @ b`` of complex matrices, whose gradients on CPUs would be copied one matrix after the other."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        ctx.save_for_backward(a, b)
+        return torch.bmm(a, b)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        a, b = ctx.saved_tensors
+        gradient = gradient.contiguous()
+        if not gradient.is_cuda:  # where a product takes a conjugate factor as it is
+            a, b = a.conj_physical(), b.conj_physical()
+            return torch.bmm(gradient, b.mT), torch.bmm(a.mT, gradient)
+        return torch.bmm(gradient, b.mH), torch.bmm(a.mH, gradient)
 
 
 def fast_length(least: int) -> int:
