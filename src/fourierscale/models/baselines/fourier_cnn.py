@@ -43,8 +43,9 @@ class FourierBlock(nn.Module):
         """Images ``(B, C, H, W)`` to images ``(B, C', H / pool, W / pool)``, rounded up."""
         height, width = x.shape[-2:]
         low = F.analyze(x, size=(min(height, self.modes), min(width, self.modes)))
-        mixed = F.synthesize(self.spectral(low), (height, width)) + self.pointwise(x)
-        return nn.functional.max_pool2d(nn.functional.relu(self.norm(mixed)), self.pool, ceil_mode=True)
+        mixed = F.synthesize(self.spectral(low).contiguous(), (height, width)) + self.pointwise(x)
+        y = nn.functional.relu(self.norm(mixed))
+        return y if self.pool == 1 else nn.functional.max_pool2d(y, self.pool, ceil_mode=True)
 
 
 class FourierCNN(nn.Module):
