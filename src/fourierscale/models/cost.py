@@ -48,10 +48,11 @@ def model_cost(name: str) -> Cost:
 def _forward_flops(model: nn.Module, x: torch.Tensor) -> int:
     from torch.utils.flop_counter import FlopCounterMode, bmm_flop
 
-    def in_place(to: torch.Size, left: torch.Size, right: torch.Size, *_: object, **__: object) -> int:
+    def product_flops(to: torch.Size, left: torch.Size, right: torch.Size, *_: object, **__: object) -> int:
         return int(bmm_flop(left, right))
 
-    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: in_place})
+    # of products that are added to a tensor, torch counts those that give a new one alone
+    counter = FlopCounterMode(display=False, custom_mapping={torch.ops.aten.baddbmm_: product_flops})
     with torch.inference_mode(), backend("torch"), counter:
         model(x)
     return counter.get_total_flops()

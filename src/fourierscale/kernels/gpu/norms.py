@@ -79,10 +79,10 @@ class Layout:
 
 
 def layout_of(x: Tensor) -> Layout:
-    """Of images that are contiguous, or are with channels last."""
+    """Of images that are contiguous, or else are with channels last."""
     images, channels, height, width = x.shape
     samples = images * height * width
-    if x.is_contiguous(memory_format=torch.channels_last) and channels > 1:
+    if not x.is_contiguous():
         return Layout(channels, samples, True, triton.cdiv(samples, ROWS), samples)
     return Layout(channels, height * width, False, images * channels, samples)
 
@@ -194,6 +194,14 @@ def _of(pointer, channels, C):
 
 
 @triton.jit
+def _sample_and_gradient(x, gradient, at, inside, a, b, seed, DROPOUT: tl.constexpr):
+    """Samples, and what ReLU and dropout leave of their gradient."""
+    value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
+    return value, _through(at, a * value + b, g, seed, DROPOUT)
+
+
+@triton.jit
 def statistics_kernel(x, parts, gap, C, R, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     channels, to = _columns(C, LAST, BC)
     first = (tl.program_id(0) * ROWS * C + channels) if LAST else (tl.program_id(0) * R + channels * 0)
@@ -260,9 +268,7 @@ def sums_kernel(
     total, product = tl.zeros((BM, BC), tl.float32), tl.zeros((BM, BC), tl.float32)
     for step in range(ROWS // BM):
         at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
-        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
-        g = _through(at, a * value + b, g, seed, DROPOUT)
+        value, g = _sample_and_gradient(x, gradient, at, inside, a, b, seed, DROPOUT)
         total += g
         product += g * (value - middle)
     there = (channels < C)[None, :]
@@ -293,7 +299,5 @@ def backward_kernel(
     p, q = _of(slope, channels, C), _of(constant, channels, C)
     for step in range(ROWS // BM):
         at, inside = _place(step, channels, C, R, LAST, ROWS, BM)
-        value = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
-        g = tl.load(gradient + at, mask=inside, other=0.0).to(tl.float32)
-        g = _through(at, a * value + b, g, seed, DROPOUT)
+        value, g = _sample_and_gradient(x, gradient, at, inside, a, b, seed, DROPOUT)
         tl.store(dx + at, a * g + p * value + q, mask=inside)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from fourierscale.models.baselines.half import format_of
+
 __all__ = ["MOST", "largest_of_images", "largest_of_windows"]
 
 MOST = 8
@@ -28,14 +30,10 @@ def largest_of_windows(x: Tensor, window: int) -> Tensor:
     """``MaxPool2d(window)`` of images whose sides are multiples of it; the first of equal ones has the gradient."""
     images, channels, height, width = x.shape
     down, across = height // window, width // window
-    lines, ends = (images, channels) if _channels_last(x) else (images * channels, 1)
+    lines, ends = (images, channels) if format_of(x) is torch.channels_last else (images * channels, 1)
     shape = (lines * down, window, across, window, ends)
     y: Tensor = _Largest.apply(x, shape, (images, channels, down, across), False)  # type: ignore[no-untyped-call]
     return y
-
-
-def _channels_last(x: Tensor) -> bool:
-    return x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
 
 
 class _Largest(torch.autograd.Function):
@@ -43,7 +41,7 @@ class _Largest(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, shape: Shape, size: tuple[int, ...], share: bool) -> Tensor:
         from fourierscale.kernels.gpu.largest import largest_forward
 
-        ctx.format = torch.channels_last if _channels_last(x) else torch.contiguous_format
+        ctx.format = format_of(x)
         ctx.shape, ctx.size = shape, x.shape
         y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=ctx.format)
         ctx.save_for_backward(largest_forward(x.contiguous(memory_format=ctx.format), y, shape, share))

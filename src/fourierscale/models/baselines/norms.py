@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.models.baselines.half import fused
+from fourierscale.models.baselines.half import format_of, fused
 from fourierscale.models.baselines.scales import each_scale
 
 __all__ = ["norm_relu"]
@@ -36,7 +36,7 @@ def norm_relu(norm: nn.Module, x: Tensor, dropout: nn.Dropout | None = None) -> 
 
 def fused_norm_relu(norm: nn.BatchNorm2d, x: Tensor, dropout: float) -> Tensor:
     """In training, by the kernels; moves the norm's averages as the norm does."""
-    x = _dense(x)
+    x = x.contiguous(memory_format=format_of(x))
     y, mean, variance = _NormRelu.apply(x, norm.weight, norm.bias, norm.eps, dropout)  # type: ignore[no-untyped-call]
     if norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None:
         samples = x.numel() // x.shape[1]
@@ -56,11 +56,8 @@ def fused_scale_relu(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     assert norm.running_mean is not None
     assert norm.running_var is not None
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
-    return norms.scale_relu(_dense(x), scale, norm.bias - norm.running_mean * scale, 0.0, scale)
-
-
-def _dense(x: Tensor) -> Tensor:
-    return x if x.is_contiguous(memory_format=torch.channels_last) else x.contiguous()
+    x = x.contiguous(memory_format=format_of(x))
+    return norms.scale_relu(x, scale, norm.bias - norm.running_mean * scale, 0.0, scale)
 
 
 class _NormRelu(torch.autograd.Function):
@@ -86,8 +83,7 @@ class _NormRelu(torch.autograd.Function):
         from fourierscale.kernels.gpu import norms
 
         x, mean, inverse, scale, shift, seed = ctx.saved_tensors
-        last = norms.layout_of(x).last
-        gradient = gradient.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+        gradient = gradient.contiguous(memory_format=format_of(x))
         total, product = norms.scale_relu_sums(x, gradient, mean, scale, shift, ctx.dropout, seed)
         samples = x.numel() // x.shape[1]
         slope = -scale * inverse.square() * product / samples
