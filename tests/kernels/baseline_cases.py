@@ -4,10 +4,10 @@ import copy
 import sys
 
 import torch
-from triton_cases import LIMIT, check
 
 from fourierscale.models.baselines.largest import largest_of_images, largest_of_windows
 from fourierscale.models.baselines.norms import fused_norm_relu, fused_scale_relu
+from tests.kernels.triton_cases import LIMIT, check
 
 HALF = 1e-4  # relative squared error in bfloat16
 

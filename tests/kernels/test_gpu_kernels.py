@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-CASES = [("triton_cases.py", 19), ("baseline_cases.py", 20)]
+CASES = [("triton_cases", 19), ("baseline_cases", 20)]
 
 
-def run_cases(file, device, environment):
+def run_cases(module, device, environment):
     result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(file)), device],
+        [sys.executable, "-m", f"tests.kernels.{module}", device],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -26,18 +27,18 @@ def run_cases(file, device, environment):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")
-@pytest.mark.parametrize(("file", "count"), CASES)
-def test_kernels_agree_with_their_definitions_in_the_interpreter(file, count):
+@pytest.mark.parametrize(("module", "count"), CASES)
+def test_kernels_agree_with_their_definitions_in_the_interpreter(module, count):
     pytest.importorskip("triton")
     environment = {"TRITON_INTERPRET": "1"}  # read when triton is imported, hence a process of its own
-    output = run_cases(file, "cpu", environment)
+    output = run_cases(module, "cpu", environment)
     assert output.count("agrees") == count
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("file", "count"), CASES)
-def test_kernels_agree_with_their_definitions_on_a_gpu(file, count):
-    output = run_cases(file, "cuda", {})
+@pytest.mark.parametrize(("module", "count"), CASES)
+def test_kernels_agree_with_their_definitions_on_a_gpu(module, count):
+    output = run_cases(module, "cuda", {})
     assert output.count("agrees") == count
 
 
