@@ -155,6 +155,17 @@ def test_the_variants_hold_the_better_of_both_recipes(results):
                 assert agrees(shown, values), (label, table, shown, values)
 
 
+def test_the_paddings_hold_both_recipes(results):
+    places = [(name, way) for name in ("stl10-5k", "imagenette") for way in ("replicate", "circular", "reflect")]
+    rows = page_tables()["Photographs", 3]
+    assert len(rows) == 5
+    for label, *cells in rows:
+        for text, (name, way) in zip(cells, places, strict=True):
+            keys = ROWS[label], f"{ROWS[label]}-augmented"
+            for shown, key in zip(text.split(" / "), keys, strict=True):
+                assert agrees(shown, measured(results, f"{name}-padding", key, f"accuracy@{way}")), (label, name, way)
+
+
 def test_the_readme_shows_ours_beside_the_best_of_the_baselines(results):
     tables = page_tables("README.md")
     rows = next(rows for rows in tables.values() if rows[0][0] == "`mnist-missing`")
