@@ -213,6 +213,22 @@ def test_a_failure_is_one_line_and_others_go_on(digits: Path, tmp_path: Path, mo
     assert not (tmp_path / "r").exists()
 
 
+def test_the_longest_runs_start_first(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "print(folder.name, file=(folder.parent / 'order').open('a'))")
+    few, many = "data.protocol=mnist-scale-1000", "data.protocol=mnist-scale"
+    runs = [
+        *make_runs(digits, few, "train.epochs=2"),
+        *make_runs(digits, many, "train.epochs=1"),
+        *make_runs(digits, many, "train.epochs=1", "loss.real=1"),
+        *make_runs(digits, few, "train.epochs=1"),
+    ]
+    assert [run.work for run in runs] == [2_000, 10_000, 20_000, 1_000]
+    jobs = run_all(runs, tmp_path, tmp_path / "r", interval=0.02)
+    order = (tmp_path / "order").read_text().split()
+    assert order == [runs[number].folder for number in (2, 1, 0, 3)]
+    assert [job.run for job in jobs] == runs
+
+
 def test_a_run_that_found_no_memory_beside_others_waits_for_one_of_them(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from fourierscale.models.baselines.disco_basis import (
     load_disco_basis,
 )
 from fourierscale.models.baselines.hermite import hermite_basis, hermite_functions
-from fourierscale.models.baselines.steerable import ScaleConv2d
+from fourierscale.models.baselines.steerable import DoublingConv2d, LiftingConv2d, PixelMean, ScaleConv2d
 
 MNIST, STL10 = SHIPPED["disco-basis-mnist"], SHIPPED["disco-basis-stl10"]
 
@@ -176,15 +176,37 @@ def test_the_digits_net_doubles_its_images_and_pools_as_its_authors_do():
         part.register_forward_hook(lambda module, inputs, output: sizes.append(tuple(output.shape[2:])))
     x = torch.rand(2, 1, 28, 28)
     assert net(x).shape == (2, 10)
-    assert sizes == [(4, 56, 56), (4, 28, 28), (4, 28, 28), (4, 14, 14), (4, 14, 14), (2, 2)]
+    assert sizes == [(4, 4 * 28, 28), (4, 28, 28), (4, 28, 28), (4, 14, 14), (4, 14, 14), (2, 2)]
     assert net.features(x).shape == (2, 4, 14, 14)
-    y = net.door(x)
-    torch.testing.assert_close(y, x.repeat_interleave(2, 2).repeat_interleave(2, 3))
-    for stage in range(2):
-        y = net.norms[stage](F.avg_pool3d(torch.relu(net.convs[stage](y)), (1, 2, 2)))
+    first = LiftingConv2d(1, 2, disco_basis(*MNIST, "B", 1.9, 1.5, 4))
+    first.load_state_dict(net.convs[0].state_dict())
+    y = x.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    for stage, conv in enumerate((first, net.convs[1])):
+        y = net.norms[stage](F.avg_pool3d(torch.relu(conv(y)), (1, 2, 2)))
     y = torch.relu(net.convs[2](y).amax(2))
     y = net.norms[2](F.avg_pool2d(F.max_pool2d(y, 7, 1), 2, 4))
     torch.testing.assert_close(net(x), net.head(y))
+
+
+@pytest.mark.parametrize("size", [1, 3, 5, 7, 9, 13, 15])
+def test_a_convolution_of_doubled_images_needs_no_doubling(size):
+    torch.manual_seed(size)
+    basis, x = torch.randn(4, 3, size, size, dtype=torch.float64), torch.randn(2, 2, 5, 6, dtype=torch.float64)
+    conv, twin = DoublingConv2d(2, 3, basis).double(), LiftingConv2d(2, 3, basis).double()
+    twin.load_state_dict(conv.state_dict())
+    images = [x.clone().requires_grad_() for _ in range(2)]
+    ours, theirs = conv(images[0]), twin(F.interpolate(images[1], scale_factor=2))
+    means = PixelMean()(ours.square()), F.avg_pool3d(theirs.square(), (1, 2, 2))
+    torch.testing.assert_close(*means, rtol=1e-6, atol=1e-6)
+    ours = torch.unflatten(ours, 3, (2, 2, 5)).permute(0, 1, 2, 5, 3, 6, 4).reshape(theirs.shape)
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+    gradient = torch.randn_like(ours)
+    grads = [
+        torch.autograd.grad(y, (image, *module.parameters()), gradient)
+        for y, image, module in ((ours, images[0], conv), (theirs, images[1], twin))
+    ]
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_the_residual_net_pools_instead_of_striding_and_lifts_again():

@@ -6,8 +6,10 @@ from torch import nn
 
 from fourierscale.models.baselines import same_conv, si_convnet, steerable
 from fourierscale.models.baselines.scales import (
+    MeanPool2d,
     ScaleBatchNorm2d,
     ScaleMaxPool2d,
+    each_map,
     each_scale,
     max_over_scales,
     split_scales,
@@ -97,3 +99,27 @@ def test_the_layout_for_tensor_cores_gives_the_same_numbers(name, monkeypatch):
     for module in (same_conv, si_convnet, steerable):
         monkeypatch.setattr(module, "halved", lambda x: True)
     torch.testing.assert_close(net(x), expected)
+
+
+@pytest.mark.parametrize("lies", ["scale by scale", "as images"])
+def test_a_pool_reads_features_as_they_lie(lies):
+    features = stack_scales(images())
+    features = features if lies == "scale by scale" else features.contiguous()
+    seen = []
+    pooled = each_map(lambda x: nn.functional.max_pool2d(seen.append(x) or x, 2), features)
+    assert seen[0].data_ptr() == features.data_ptr()
+    assert torch.equal(pooled, nn.functional.max_pool3d(features, (1, 2, 2)))
+    assert torch.equal(each_map(nn.MaxPool2d(2), features[:, :, 0]), pooled[:, :, 0])
+
+
+@pytest.mark.parametrize(("sides", "window"), [((6, 4), 2), ((6, 9), 3), ((5, 4), 2)])
+def test_means_of_windows_are_those_of_torch_with_their_gradients(sides, window):
+    x = torch.randn(2, 3, *sides, dtype=torch.float64, requires_grad=True)
+    ours, theirs = MeanPool2d(window)(x), nn.AvgPool2d(window)(x)
+    assert torch.equal(ours, theirs)
+    (gradient,) = torch.autograd.grad(ours, x, torch.ones_like(ours).cumsum(-1))
+    (expected,) = torch.autograd.grad(theirs, x, torch.ones_like(ours).cumsum(-1))
+    torch.testing.assert_close(gradient, expected)
+    torch.autograd.gradgradcheck(MeanPool2d(window), (x,))
+    with torch.no_grad():
+        assert torch.equal(MeanPool2d(window)(x), theirs)

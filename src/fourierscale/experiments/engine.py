@@ -94,8 +94,9 @@ def run_all(
 
     A run whose result is in ``results``, or whose folder holds metrics of the same config, is never trained again. A
     run that was stopped or that failed continues from its last checkpoint; one that found too little memory on the GPU
-    beside others does so when one of them has ended, and from then on fewer run at a time. When this function ends,
-    by itself, by an interrupt or because this process is told to terminate, no process of its own is left.
+    beside others does so when one of them has ended, and from then on fewer run at a time. Those with more training
+    images and epochs start first. When this function ends, by itself, by an interrupt or because this process is told
+    to terminate, no process of its own is left.
 
     Args:
         runs: What to train.
@@ -115,7 +116,8 @@ def run_all(
         if known.has(job.run) or is_finished(job.folder, job.run):
             job.state, job.known, job.epoch = "done", True, job.run.config.train.epochs
     collect([(job.run, job.folder) for job in everything if job.known and not known.has(job.run)], results)
-    waiting = [job for job in everything if job.state == "waiting"]
+    # the longest first, so that none of them is left alone at the end
+    waiting = sorted((job for job in everything if job.state == "waiting"), key=lambda job: -job.run.work)
     running: list[Job] = []
     end = None if limit is None else time.monotonic() + limit
     environment = _environment(jobs)

@@ -58,6 +58,16 @@ class Run:
         return self.config.train.seed
 
     @property
+    def work(self) -> int:
+        """Passes of an image through the net in training; a folder is not read here and counts as one image."""
+        data, train = self.config.data, self.config.train
+        images = 1
+        if not data.protocol.startswith(FOLDER):
+            protocol = find_protocol(data.protocol, data.size)
+            images = data.train_size or protocol.train_size or protocol.sizes[0]
+        return train.epochs * images * (2 if self.config.loss.two_passes else 1)
+
+    @property
     def folder(self) -> str:
         """Name of its folder; another recipe under the same name gets another folder."""
         return hashed_name(self.name, self.key)

@@ -11,10 +11,12 @@ from torch import nn
 
 from fourierscale.models.baselines.disco_basis import disco_basis
 from fourierscale.models.baselines.frames import MnistFrame, Place, WideResNet
-from fourierscale.models.baselines.scales import ScaleMaxPool2d
+from fourierscale.models.baselines.scales import MeanPool2d, ScaleMaxPool2d
 from fourierscale.models.baselines.steerable import (
+    DoublingConv2d,
     LiftingConv2d,
     MaxOverScales,
+    PixelMean,
     ScaleConv2d,
     pointwise_scale_conv,
     residual_init,
@@ -58,7 +60,7 @@ def build_disco_mnist(
     basis = disco_basis(kernel_size, 7, tuple(scales), "B", sigma, mult, max_order)
 
     def conv(inputs: int, outputs: int, stage: int) -> nn.Module:
-        return ScaleConv2d(inputs, outputs, basis) if stage else LiftingConv2d(inputs, outputs, basis)
+        return ScaleConv2d(inputs, outputs, basis) if stage else DoublingConv2d(inputs, outputs, basis)
 
     return MnistFrame(
         conv,
@@ -68,8 +70,7 @@ def build_disco_mnist(
         hidden,
         dropout,
         keep_scales=(True, True, False),
-        pools=(nn.AvgPool2d(2), nn.AvgPool2d(2), nn.Sequential(nn.MaxPool2d(7, 1), nn.AvgPool2d(2, 4))),
-        door=nn.Upsample(scale_factor=2),
+        pools=(PixelMean(), MeanPool2d(2), nn.Sequential(nn.MaxPool2d(7, 1), nn.AvgPool2d(2, 4))),
     )
 
 

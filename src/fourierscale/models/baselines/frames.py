@@ -14,7 +14,7 @@ from typing import TypeAlias
 from torch import Tensor, nn
 
 from fourierscale.models.baselines.norms import norm_relu
-from fourierscale.models.baselines.scales import ScaleBatchNorm2d, each_scale, max_over_scales
+from fourierscale.models.baselines.scales import ScaleBatchNorm2d, each_map, max_over_scales
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
 
@@ -90,7 +90,7 @@ class MnistFrame(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, 28, 28)`` to logits ``(B, classes)``."""
-        last = self.norms[2](each_scale(self.pools[2], self._last_map(x)))
+        last = self.norms[2](each_map(self.pools[2], self._last_map(x)))
         logits: Tensor = self.head(max_over_scales(last))
         return logits
 
@@ -105,7 +105,7 @@ class MnistFrame(nn.Module):
             x = self.convs[stage](x)
             x = nn.functional.relu(x if self.keep_scales[stage] else max_over_scales(x))
             if stage < 2:
-                x = self.norms[stage](each_scale(self.pools[stage], x))
+                x = self.norms[stage](each_map(self.pools[stage], x))
         return x
 
 

@@ -7,6 +7,7 @@ precision on GPUs the channels come last in memory, as tensor cores want them, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,16 @@ from fourierscale.models.baselines.half import fused
 from fourierscale.models.baselines.largest import MOST, largest_of_images, largest_of_windows
 from fourierscale.nn.checks import positive
 
-__all__ = ["ScaleBatchNorm2d", "ScaleMaxPool2d", "each_scale", "max_over_scales", "split_scales", "stack_scales"]
+__all__ = [
+    "MeanPool2d",
+    "ScaleBatchNorm2d",
+    "ScaleMaxPool2d",
+    "each_map",
+    "each_scale",
+    "max_over_scales",
+    "split_scales",
+    "stack_scales",
+]
 
 
 def stack_scales(images: Sequence[Tensor]) -> Tensor:
@@ -36,6 +46,17 @@ def each_scale(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if x.ndim == 4:
         return function(x)
     return _apart(function(_together(x)), x.shape[2])
+
+
+def each_map(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """What :func:`each_scale` gives of a function that treats every channel alike, such as a pool, without a copy.
+
+    >>> each_map(nn.AvgPool2d(2), torch.rand(2, 3, 4, 8, 8)).shape
+    torch.Size([2, 3, 4, 4, 4])
+    """
+    if x.ndim == 5 and x.is_contiguous():  # as a convolution to all scales at once leaves them
+        return torch.unflatten(function(x.flatten(1, 2)), 1, x.shape[1:3])
+    return each_scale(function, x)
 
 
 def max_over_scales(x: Tensor) -> Tensor:
@@ -92,6 +113,38 @@ class ScaleMaxPool2d(nn.Module):
     def extra_repr(self) -> str:
         """The window, for ``print(model)``."""
         return str(self.window)
+
+
+class MeanPool2d(nn.AvgPool2d):
+    """Average pooling in windows side by side, with a gradient that is one copy; torch's takes far longer."""
+
+    kernel_size: int
+
+    def __init__(self, window: int) -> None:
+        super().__init__(positive(window, "window"))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``(B, C, H, W)`` in, with smaller images out."""
+        whole = not any(side % self.kernel_size for side in input.shape[-2:])
+        if whole and input.requires_grad and torch.is_grad_enabled():
+            pooled: Tensor = _Mean.apply(input, self.kernel_size)  # type: ignore[no-untyped-call]
+            return pooled
+        return super().forward(input)
+
+
+class _Mean(torch.autograd.Function):
+    """Means of windows that fill the image."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, window: int) -> Tensor:
+        ctx.window, ctx.shape = window, x.shape
+        return nn.functional.avg_pool2d(x, window)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        window = ctx.window
+        each = (gradient / window**2)[..., :, None, :, None]
+        return each.expand(*each.shape[:-3], window, each.shape[-2], window).reshape(ctx.shape), None
 
 
 def _together(features: Tensor) -> Tensor:
