@@ -35,6 +35,7 @@ from fourierscale.training.callbacks import read_log
 from fourierscale.training.checkpoints import LAST
 from fourierscale.training.config import Config, OptimConfig
 from fourierscale.training.fit import _lay_out, _store_channels_last
+from fourierscale.training.module import _seed_draws
 from fourierscale.training.optim import parameter_groups
 from tests.training.small_runs import small_config, small_splits
 
@@ -317,6 +318,16 @@ def test_a_run_killed_in_an_epoch_ends_as_an_uninterrupted_one(tmp_path: Path) -
     assert all(torch.equal(a[name], b[name]) for name in a)
     rows = [[{k: row[k] for k in row if k != "seconds"} for row in read_log(f / "log.csv")] for f in (whole, killed)]
     assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_step_draws_what_a_seed_of_everything_would_give(device: str) -> None:
+    drawn = []
+    for seed_draws in (_seed_draws, lambda seed, _: torch.manual_seed(seed)):
+        seed_draws(7, torch.device(device))
+        drawn.append((torch.rand(3), torch.rand(3, device=device).cpu()))
+    for one, other in zip(*drawn, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: Path) -> None:

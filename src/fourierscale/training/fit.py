@@ -35,7 +35,7 @@ from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluate import evaluate
-from fourierscale.training.module import ScaleModule
+from fourierscale.training.module import REFRESH, ScaleModule
 from fourierscale.training.weights import save_model, versions
 
 __all__ = ["fit", "is_first_process", "resolve_model"]
@@ -273,7 +273,7 @@ def _trainer(config: Config, root: Path) -> pl.Trainer:
         ),
     ]
     if progress:
-        callbacks.append(TQDMProgressBar(refresh_rate=5))
+        callbacks.append(TQDMProgressBar(refresh_rate=REFRESH))
     devices: Any = train.devices
     try:
         if devices.isdigit():
