@@ -3,8 +3,9 @@
     python benchmarks/baselines.py [--device cuda] [--models cnn-mnist scalenet-mnist] [--out benchmarks/results]
 
 A step is forward pass, loss, backward pass and optimizer, with the model's own recipe, on a full batch of the largest
-images the model was made for: 128 of 28 x 28, 16 of 96 x 96. On a GPU the step is also timed as training runs it, with
-the passes replayed as CUDA graphs.
+images the model was made for: 128 of 28 x 28, 16 of 96 x 96. On a GPU the step is also timed as training in single
+precision runs it, with the passes replayed as CUDA graphs. ``--precision bf16`` is mixed, as the colour tables were
+trained; a wide residual net then lies channels last in memory.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 from fourierscale.graphs import GraphedTraining
 from fourierscale.models import create_model, list_models, model_cost, model_info
 from fourierscale.training import load_config, scale_loss
+from fourierscale.training.fit import _store_channels_last
 from fourierscale.training.optim import make_optimizer
 
 BATCH = {28: 128, 96: 16}
@@ -42,13 +44,15 @@ def times_ms(step, device: str, repeats: int) -> list[float]:
     return times
 
 
-def measure(name: str, device: str, batch: int | None, repeats: int) -> dict:
+def measure(name: str, device: str, batch: int | None, repeats: int, precision: str = "32") -> dict:
     info, cost = model_info(name), model_cost(name)
     channels, side, _ = info.largest_input
     images = batch or BATCH[side]
     config = load_config(info.recipe)
     torch.manual_seed(0)
-    model = create_model(name).to(device).train()
+    model, half = create_model(name).to(device).train(), precision == "bf16"
+    if half and name.startswith("wrn"):
+        _store_channels_last(model)
     optimizer = make_optimizer(model, config.optim)
     x = torch.randn(images, channels, side, side, device=device)
     labels = torch.arange(images, device=device) % info.default("classes")
@@ -56,7 +60,9 @@ def measure(name: str, device: str, batch: int | None, repeats: int) -> dict:
 
     def step(forward=model) -> None:
         optimizer.zero_grad()
-        scale_loss(forward(x), labels, loss.hinge, loss.weight, loss.margin, loss.levels).backward()
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            logits = forward(x)
+        scale_loss(logits.float(), labels, loss.hinge, loss.weight, loss.margin, loss.levels).backward()
         optimizer.step()
 
     result = {"model": name, "parameters": cost.parameters, "flops": cost.flops, "fixed_flops": cost.fixed_flops}
@@ -67,8 +73,8 @@ def measure(name: str, device: str, batch: int | None, repeats: int) -> dict:
     result |= {"step_ms": statistics.median(times), "spread_ms": max(times) - min(times)}
     if device == "cuda":
         result["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
-        graphed = GraphedTraining(model, images)
-        result["graphed_ms"] = statistics.median(times_ms(lambda: step(graphed), device, repeats))
+        graphed = None if half else GraphedTraining(model)
+        result["graphed_ms"] = graphed and statistics.median(times_ms(lambda: step(graphed), device, repeats))
     return result
 
 
@@ -83,23 +89,25 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--models", nargs="+", default=list_models(), metavar="NAME", help="default: all of them")
     parser.add_argument("--batch", type=int, help="images in a batch, if not 128 of 28 x 28 and 16 of 96 x 96")
+    parser.add_argument("--precision", choices=("32", "bf16"), default="32")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--out", type=Path, help="folder for the table as CSV")
     args = parser.parse_args()
     machine = torch.cuda.get_device_name() if args.device == "cuda" else f"{torch.get_num_threads()} CPU threads"
     header = f"{machine}, torch {torch.__version__}, Python {platform.python_version()}, commit {commit()}"
-    print(f"{header}, float32, median of {args.repeats}")
+    print(f"{header}, {'bfloat16, mixed' if args.precision == 'bf16' else 'float32'}, median of {args.repeats}")
     print(f"{'model':26} {'batch':>16} {'step ms':>9} {'graphed ms':>11} {'peak MiB':>9}")
     rows = []
     for name in args.models:
-        row = measure(name, args.device, args.batch, args.repeats)
+        row = measure(name, args.device, args.batch, args.repeats, args.precision)
         rows.append(row)
         size = f"{row['batch']} of {row['side']} x {row['side']}"
-        rest = f"{row['graphed_ms']:11.2f} {row['peak_mib']:9.0f}" if args.device == "cuda" else ""
+        graphed = f"{row['graphed_ms']:11.2f}" if row.get("graphed_ms") else " " * 11
+        rest = f"{graphed} {row['peak_mib']:9.0f}" if args.device == "cuda" else ""
         print(f"{name:26} {size:>16} {row['step_ms']:9.2f} {rest}", flush=True)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-        path = args.out / f"baselines-{args.device}.csv"
+        path = args.out / f"baselines-{args.device}{'-bf16' if args.precision == 'bf16' else ''}.csv"
         with path.open("w", newline="") as file:
             file.write(f"# {header}\n")
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))

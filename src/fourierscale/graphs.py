@@ -22,7 +22,7 @@ class GraphedTraining:
         wait: Batches of a shape that run as they are before it is captured, which takes as long as three of them.
     """
 
-    def __init__(self, model: nn.Module, wait: int = 0) -> None:
+    def __init__(self, model: nn.Module, *, wait: int = 0) -> None:
         self.model = model
         self.wait = wait
         self._seen: Counter[tuple[int, ...]] = Counter()
