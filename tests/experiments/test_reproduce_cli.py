@@ -78,6 +78,27 @@ def test_runs_end_in_results_and_status_and_a_failure_in_one_line(
     assert "1 of 1 runs finished (1 of them before)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("jobs", "there", "running", "told"), [(2, 1, 0, 1), (2, 1, 1, 0), (1, 1, 0, 0), (2, 0, 0, 0)])
+def test_where_runs_would_take_turns_on_a_gpu_a_line_says_so(
+    jobs: int,
+    there: int,
+    running: int,
+    told: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", STAND_IN, str(folder)])
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path / "pipes"))
+    for name, wanted in (("bin/nvidia-cuda-mps-control", there), ("pipes/control", running)):
+        if wanted:
+            (tmp_path / name).parent.mkdir()
+            (tmp_path / name).touch(mode=0o755)
+    assert main(["reproduce", "run", "mnist-all", "--rows", "ours-best", "--seeds", "0", "--jobs", str(jobs)]) == 0
+    assert ("nvidia-cuda-mps-control -d" in capsys.readouterr().out) == bool(told)
+
+
 def test_a_group_stands_for_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "run", "mnist", "mnist-all", "--rows", "ours-best", "--seeds", "0", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -90,6 +92,9 @@ def run(
         for planned in found.runs:
             console.print(planned.command, markup=False, soft_wrap=True)
         return
+    if jobs > 1 and _takes_turns():
+        remedy = "with nvidia-cuda-mps-control -d, started before, they run side by side"
+        console.print(f"runs that share a GPU take turns on it: {remedy}", soft_wrap=True)
     started = time.monotonic()
     with _screen(console) as watch:
         done = run_all(found.runs, out, results, jobs, None if limit is None else 60 * limit, watch)
@@ -181,6 +186,12 @@ def _numbers(text: str | None) -> list[int]:
         return [int(name) for name in _names(text)]
     except ValueError:
         raise typer.BadParameter(f"expected seeds such as 0,1,2, got {text!r}") from None
+
+
+def _takes_turns() -> bool:
+    """Whether NVIDIA's multi-process service is installed but not running."""
+    pipes = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
+    return shutil.which("nvidia-cuda-mps-control") is not None and not (pipes / "control").exists()
 
 
 def _summary(console: Console, jobs: Sequence[Job], results: Path, seconds: int) -> None:
