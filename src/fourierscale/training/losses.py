@@ -95,7 +95,7 @@ def log_odds_hinge(logits: Tensor, labels: Tensor, margin: float = 0.5) -> Tenso
     """
     logits = as_levels(logits)
     count = logits.shape[1]
-    true = F.one_hot(labels, logits.shape[-1]).bool()[:, None]  # (B, 1, classes)
+    true = (labels[:, None] == torch.arange(logits.shape[-1], device=labels.device))[:, None]  # (B, 1, classes)
     others = logits.masked_fill(true, -torch.inf).logsumexp(-1)
     odds = logits.masked_fill(~true, 0).sum(-1) - others  # (B, L)
     # [j, k] of each image: how far level j is ahead of the finer level k
