@@ -42,6 +42,8 @@ def build_disco_mnist(
 ) -> MnistFrame:
     """DISCO for digits: images are doubled by repeating pixels, and the scale axis is kept up to the last stage.
 
+    The first layer reads the images undoubled, with the same result (:class:`DoublingConv2d`).
+
     Pools are average 2 and average 2, then, behind the maximum over scales, max 7 with stride 1 and average 2 with
     stride 4: 56 x 56 becomes 2 x 2. The final feature map, that of the last ReLU, is on a grid of 14 x 14.
 
