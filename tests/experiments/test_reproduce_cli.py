@@ -126,6 +126,25 @@ def test_a_dry_run_prints_commands_and_trains_nothing(capsys: pytest.CaptureFixt
     assert not Path("runs").exists()
 
 
+def test_what_no_row_can_have_is_told_once_and_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "run", "mnist-all", "--set", "train.epoch=3"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    reason = "no field train.epoch in the config: did you mean 'epochs'?"
+    assert line == f"cannot be run: mnist-all cnn and 20 more: {reason}"
+    assert not Path("runs").exists()
+
+
+def test_status_and_run_name_a_file_that_is_no_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", STAND_IN, str(folder)])
+    Path("results").mkdir()
+    Path("results/cut.json").write_text('{"metrics": ')
+    for arguments in (["status", "mnist-all"], ["run", "mnist-all", "--rows", "cnn", "--seeds", "0"]):
+        assert main(["reproduce", *arguments]) == 0
+        assert capsys.readouterr().out.startswith(f"{Path('results/cut.json')}: not a result (")
+
+
 def test_the_screen_shows_the_epoch_of_each_run() -> None:
     table = TABLES["mnist-all"]
     runs = plan([(table, find_rows(table, ["ours-best"]))]).runs
@@ -156,11 +175,16 @@ def test_the_screen_shows_the_epoch_of_each_run() -> None:
         ),
         (["run", "mnist-all", "--seeds", "one"], "expected seeds such as 0,1,2"),
         (["run", "mnist-all", "--jobs", "0"], "jobs"),
+        (["run", "mnist-all", "--results", "taken"], "taken is a file: --results names a folder"),
+        (["run", "mnist-all", "--out", "taken"], "taken is a file: --out names a folder"),
+        (["status", "--results", "taken"], "taken is a file: results are read from a folder"),
+        (["report", "--results", "taken", "--out", "page.html"], "taken is a file: results are read from a folder"),
     ],
 )
 def test_a_mistake_gives_one_line_and_status_2(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Path("taken").write_text("a file")
     assert main(["reproduce", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

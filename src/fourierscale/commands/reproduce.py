@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +17,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table as Grid
 from rich.text import Text
 
+from fourierscale.commands.folders import check_folder
+
 if TYPE_CHECKING:
     from fourierscale.experiments.engine import Job, Watch
+    from fourierscale.experiments.results import Results
     from fourierscale.experiments.tables import Row, Table
 
 __all__ = ["app"]
@@ -60,8 +63,7 @@ def list_tables(
         figures = (found.paper.figure(row.paper, column.key) for column in found.columns)
         grid.add_row(row.key, row.label, *("-" if value is None else f"{value:.4g}" for value in figures))
     console.print(grid)
-    for name, reason in plan([(found, found.rows)]).refused.items():
-        console.print(f"cannot be run here: {name}: {reason}", markup=False, soft_wrap=True)
+    _tell_refused(console, plan([(found, found.rows)]).refused)
 
 
 @app.command()
@@ -86,12 +88,16 @@ def run(
     console = Console(highlight=False)
     changes = [*(settings or []), *([] if data_dir is None else [f"data.data_dir={data_dir}"])]
     found = plan(_wanted(tables, _names(rows)), _numbers(seeds), changes)
-    for name, reason in found.refused.items():
-        console.print(f"cannot be run: {name}: {reason}", style="red", markup=False, soft_wrap=True)
+    _tell_refused(console, found.refused)
+    if not found.runs:
+        raise typer.Exit(1)
     if dry_run:
         for planned in found.runs:
             console.print(planned.command, markup=False, soft_wrap=True)
         return
+    check_folder(out)
+    check_folder(results, "--results")
+    _read(console, results)
     if jobs > 1 and _takes_turns():
         remedy = "with nvidia-cuda-mps-control -d, started before, they run side by side"
         console.print(f"runs that share a GPU take turns on it: {remedy}", soft_wrap=True)
@@ -116,8 +122,8 @@ def status(
     from fourierscale.experiments.summary import table_states
 
     console = Console(highlight=False)
-    wanted = _wanted(tables or ["all"])
-    for (table, states), (_, rows) in zip(table_states(wanted, _numbers(seeds), out, results), wanted, strict=True):
+    wanted, known = _wanted(tables or ["all"]), _read(console, results)
+    for (table, states), (_, rows) in zip(table_states(wanted, _numbers(seeds), out, known), wanted, strict=True):
         begun = [state for state in states if state.finished or state.epochs]
         if begun:
             grid = _grid("row", "runs", "under way", *(column.title for column in table.columns), title=table.name)
@@ -175,6 +181,24 @@ def _wanted(names: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[Table,
         if key not in anywhere:
             raise ConfigError(f"none of the tables has a row {key!r}: {nearest(key, sorted(anywhere))}")
     return [(table, tuple(row for row in table.rows if not rows or row.key in rows)) for table in tables]
+
+
+def _read(console: Console, folder: Path) -> Results:
+    """The results of a folder; of files that are none, the user is told."""
+    from fourierscale.experiments.results import read_results
+
+    found = read_results(folder)
+    for problem in found.problems:
+        console.print(problem, style="yellow", markup=False, soft_wrap=True)
+    return found
+
+
+def _tell_refused(console: Console, refused: Mapping[str, str]) -> None:
+    """Why rows cannot be run; a reason that many have is told once."""
+    for reason in dict.fromkeys(refused.values()):
+        first, *others = (name for name, why in refused.items() if why == reason)
+        more = f" and {len(others)} more" if others else ""
+        console.print(f"cannot be run: {first}{more}: {reason}", style="red", markup=False, soft_wrap=True)
 
 
 def _names(text: str | None) -> list[str]:

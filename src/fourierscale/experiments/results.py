@@ -71,7 +71,12 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
     """Read ``*.json`` of a folder; a folder that is not there holds none.
 
     A file that is no result is named in ``problems`` and left out.
+
+    Raises:
+        NotADirectoryError: A file has the folder's name.
     """
+    if Path(folder).is_file():
+        raise NotADirectoryError(f"{os.fspath(folder)} is a file: results are read from a folder")
     found, problems = [], []
     for path in sorted(Path(folder).glob("*.json")):
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fourierscale.experiments.results import Results, is_finished, read_results
+from fourierscale.experiments.results import Results, is_finished
 from fourierscale.experiments.runs import cell_key, recipe_names, row_runs
 from fourierscale.experiments.tables import Row, Table
 from fourierscale.training.callbacks import read_log
@@ -102,7 +102,7 @@ def table_states(
     wanted: Iterable[tuple[Table, Sequence[Row]]],
     seeds: Sequence[int],
     out: str | os.PathLike[str],
-    results: str | os.PathLike[str],
+    known: Results,
 ) -> list[tuple[Table, list[RowState]]]:
     """How far tables are, from the folders of their runs and the results.
 
@@ -110,9 +110,9 @@ def table_states(
         wanted: Tables and the rows of each; rows that this installation cannot train are left out.
         seeds: Those of the tables if none is given.
         out: Folder of the runs' folders.
-        results: Folder of the small JSON files.
+        known: The results.
     """
-    known, names = read_results(results), recipe_names()
+    names = recipe_names()
 
     def state(table: Table, row: Row) -> RowState:
         runs = row_runs(table, row, seeds or table.seeds, (), names)
