@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -98,4 +99,14 @@ class _Replay(torch.autograd.Function):
         for own, given in zip(graph.output_gradients, gradients, strict=True):
             own.copy_(given)
         graph.backward.replay()
-        return None, None, *(None if g is None else g.clone() for g in graph.gradients)
+        return None, None, *_copies(graph.gradients)
+
+
+def _copies(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Copies that no later replay writes to, made by one kernel: one for each would take as long as a small net."""
+    present = [tensor for tensor in tensors if tensor is not None]
+    copies = [torch.empty_like(tensor) for tensor in present]
+    if present:
+        torch._foreach_copy_(copies, present)
+    left = iter(copies)
+    return [None if tensor is None else next(left) for tensor in tensors]

@@ -214,6 +214,31 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
     assert all(value.isfinite().all() for value in state["state_dict"].values())
 
 
+@pytest.mark.parametrize("bad", [None, 19])
+def test_losses_that_are_looked_at_now_and_then_are_told_as_if_each_had_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int | None
+) -> None:
+    from fourierscale.training import module
+
+    loss, calls = module.scale_loss, []
+
+    def watched(*arguments: object) -> torch.Tensor:
+        calls.append(1)
+        return loss(*arguments) * (float("inf") if len(calls) == bad else 1)
+
+    fit(small_config("train.epochs=2"), tmp_path / "each", splits=small_splits())
+    monkeypatch.setattr(module, "scale_loss", watched)
+    monkeypatch.setattr(module.ScaleModule, "_looks", lambda self, step: step in (6, 13, self.steps_per_epoch - 1))
+    if bad is None:
+        fit(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
+        each, few = (read_log(tmp_path / name / "log.csv") for name in ("each", "few"))
+        assert [row["loss"] for row in few] == [row["loss"] for row in each]
+        return
+    with pytest.raises(NonFiniteLossError, match=r"in epoch 2, step 4, at resolution \d+: lower optim\.lr"):
+        fit(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
+    assert len(calls) == 15 + 7
+
+
 @pytest.mark.parametrize(("module", "name", "section"), [("module", "scale_loss", "data"), ("fit", "evaluate", "eval")])
 def test_too_little_memory_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str, section: str

@@ -7,6 +7,19 @@ from torch import nn
 from fourierscale import create_model
 
 
+def test_gradients_are_copied_out_of_the_graph():
+    from fourierscale.graphs import _copies
+
+    own = [torch.randn(3, 4), None, torch.randn(5).expand(2, 5), torch.randn(4, 3).mT, torch.tensor(2.0)]
+    copies = _copies(own)
+    for tensor, copy in zip(own, copies, strict=True):
+        assert (tensor is None) == (copy is None)
+        if tensor is not None:
+            assert torch.equal(tensor, copy)
+            assert tensor.data_ptr() != copy.data_ptr()
+    assert _copies([None, None]) == [None, None]
+
+
 @pytest.mark.gpu
 def test_a_replayed_pass_has_the_values_and_gradients_of_the_model():
     from fourierscale.graphs import GraphedTraining

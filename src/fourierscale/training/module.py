@@ -26,6 +26,7 @@ from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalt
 __all__ = ["ScaleModule"]
 
 REFRESH = 5  # steps between two losses that are shown; to log one takes as long as a step of a small net on a GPU
+LOOK = 20  # steps between two looks at the losses, each of which waits for a GPU
 DROPOUT, LOWER = 2, 3  # which of the seed's streams; the data module's streams have other lengths
 
 
@@ -73,7 +74,7 @@ class ScaleModule(pl.LightningModule):
         self.accuracy, self.consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
         self.total_batches: int | None = None  # of the validation set, in all processes
         self.images: dict[str, Any] = {}  # which images these are, for checkpoints to say
-        self._bad: Tensor | None = None
+        self._losses: list[tuple[Tensor, int, int]] = []  # those nobody has looked at, with images and resolution
         self._columns: dict[int, list[int]] = {}
         self._graphs: dict[str, GraphedTraining] = {}
 
@@ -103,7 +104,7 @@ class ScaleModule(pl.LightningModule):
     def on_train_epoch_start(self) -> None:
         """Start the sums of the epoch."""
         self.train_loss.reset()
-        self._bad = None
+        self._losses = []
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed what the step draws: between steps the loader may draw too, and not in a resumed run."""
@@ -123,8 +124,9 @@ class ScaleModule(pl.LightningModule):
             loss = self._two_passes(batch, batch_idx)
         else:
             loss = self._loss(self._forward(batch.images), batch.labels)
-        self._watch(loss.detach(), batch_idx, batch.resolution)
-        self.train_loss.update(loss.detach(), len(batch.labels))
+        self._losses.append((loss.detach(), len(batch.labels), batch.resolution))
+        if self._looks(batch_idx):
+            self._add_up(batch_idx)
         if batch_idx % REFRESH == 0:
             self.log("loss", loss.detach(), prog_bar=True, batch_size=len(batch.labels))
         return loss
@@ -162,16 +164,21 @@ class ScaleModule(pl.LightningModule):
         if self.average is not None:
             self.average.update_parameters(self.model)
 
-    def _watch(self, loss: Tensor, step: int, resolution: int) -> None:
-        """Remember the first loss that is not finite; look at it now and then, for looking stops a GPU."""
-        none = torch.full((2,), -1, device=loss.device) if self._bad is None else self._bad
-        here = torch.stack([torch.full_like(none[0], step), torch.full_like(none[0], resolution)])
-        self._bad = torch.where((none[0] < 0) & ~loss.isfinite(), here, none)
-        if loss.device.type == "cpu" or step % 20 == 19 or step + 1 == self.steps_per_epoch:
-            first, size = self._bad.tolist()
-            if first >= 0:
+    def _looks(self, step: int) -> bool:
+        """Whether to look at the losses behind a step; to do so behind each costs a processor nothing."""
+        return self.device.type == "cpu" or (step + 1) % LOOK == 0 or step + 1 == self.steps_per_epoch
+
+    def _add_up(self, step: int) -> None:
+        """Add up the losses of the steps since the last look, the last of them ``step``; each has to be finite."""
+        losses, images, resolutions = zip(*self._losses, strict=True)
+        self._losses = []
+        values = torch.stack(losses).tolist()
+        for number, value, size in zip(range(step + 2 - len(values), step + 2), values, resolutions, strict=True):
+            if not math.isfinite(value):
                 where = f"at resolution {size}" if size else "in a batch of several resolutions"
-                raise self._not_finite(f"loss became infinite or NaN in epoch {self._epoch}, step {first + 1}, {where}")
+                raise self._not_finite(f"loss became infinite or NaN in epoch {self._epoch}, step {number}, {where}")
+        total = math.fsum(value * count for value, count in zip(values, images, strict=True))
+        self.train_loss.update(torch.tensor(total / sum(images), dtype=torch.float64), sum(images))
 
     @property
     def _epoch(self) -> int:
