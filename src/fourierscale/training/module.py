@@ -25,8 +25,8 @@ from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalt
 
 __all__ = ["ScaleModule"]
 
-REFRESH = 5  # steps between two losses that are shown; to log one takes as long as a step of a small net on a GPU
-LOOK = 20  # steps between two looks at the losses, each of which waits for a GPU
+REFRESH = 5  # steps between two looks at the losses; to log one takes as long as a step of a small net on a GPU
+REFRESH_GPU = 20  # there a look waits for all steps so far
 DROPOUT, LOWER = 2, 3  # which of the seed's streams; the data module's streams have other lengths
 
 
@@ -127,8 +127,6 @@ class ScaleModule(pl.LightningModule):
         self._losses.append((loss.detach(), len(batch.labels), batch.resolution))
         if self._looks(batch_idx):
             self._add_up(batch_idx)
-        if batch_idx % REFRESH == 0:
-            self.log("loss", loss.detach(), prog_bar=True, batch_size=len(batch.labels))
         return loss
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -165,11 +163,12 @@ class ScaleModule(pl.LightningModule):
             self.average.update_parameters(self.model)
 
     def _looks(self, step: int) -> bool:
-        """Whether to look at the losses behind a step; to do so behind each costs a processor nothing."""
-        return self.device.type == "cpu" or (step + 1) % LOOK == 0 or step + 1 == self.steps_per_epoch
+        """Whether to look at the losses behind a step, which is always done at the end of an epoch."""
+        every = REFRESH if self.device.type == "cpu" else REFRESH_GPU
+        return (step + 1) % every == 0 or step + 1 == self.steps_per_epoch
 
     def _add_up(self, step: int) -> None:
-        """Add up the losses of the steps since the last look, the last of them ``step``; each has to be finite."""
+        """Add up the losses since the last look, the last that of ``step``, and show it; each has to be finite."""
         losses, images, resolutions = zip(*self._losses, strict=True)
         self._losses = []
         values = torch.stack(losses).tolist()
@@ -179,6 +178,7 @@ class ScaleModule(pl.LightningModule):
                 raise self._not_finite(f"loss became infinite or NaN in epoch {self._epoch}, step {number}, {where}")
         total = math.fsum(value * count for value, count in zip(values, images, strict=True))
         self.train_loss.update(torch.tensor(total / sum(images), dtype=torch.float64), sum(images))
+        self.log("loss", values[-1], prog_bar=True, batch_size=images[-1])
 
     @property
     def _epoch(self) -> int:
