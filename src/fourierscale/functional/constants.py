@@ -45,8 +45,7 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     def place(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> str:
         """Name under which the constant is stored, after making sure that it is."""
-        key = f"{build.__name__}_{arguments}_{dtype}_{device}"
-        name = re.sub(r"\W", lambda sign: f"_{ord(sign[0]):x}_", key)  # an attribute, and unlike keys have unlike ones
+        name = _attribute(build.__name__, arguments, dtype, device)
         if not hasattr(_STORE, name):
             if len(vars(_STORE)) >= _LIMIT:
                 clear_constants()
@@ -66,6 +65,12 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return found
 
     return cached
+
+
+@functools.lru_cache(_LIMIT)
+def _attribute(*key: Any) -> str:
+    """A name for an attribute; unlike keys have unlike ones."""
+    return re.sub(r"\W", lambda sign: f"_{ord(sign[0]):x}_", "_".join(map(str, key)))
 
 
 _CACHES: list[Callable[[], None]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
@@ -205,6 +206,7 @@ def _ceil(resolution: Box, window: int) -> Box:
     return tuple(-(-n // window) for n in resolution)
 
 
+@functools.lru_cache
 def _bands(chain: tuple[Box, ...] | None) -> tuple[Box, ...]:
     if chain is None:
         raise ValueError("the set 'all' has no list of levels: give a list or range, such as range(1, 29)")
