@@ -31,7 +31,7 @@ def main(device):
     edges.PIECE, edges.ALIGNED = 3 * edges.BLOCK, 1  # pieces of three small tiles or of a large one, the last ragged
     for size, resolutions, grid, activation, norm, *pooling_kind in (
         ((13, 13), range(4, 16), "level", "relu", True),
-        ((13, 13), range(4, 16, 3), "common", "relu", True),
+        ((13, 13), range(6, 16, 4), "common", "relu", True),
         ((27, 27), [8, 13, 28], "level", "gelu", True),
         ((17, 17), [8, 13, 18], "common", "gelu", True),
         ((9, 13), [4, 8, 16], "level", "tanh", False),
@@ -41,7 +41,7 @@ def main(device):
         ((19, 19), [12, 20], "common", "relu", True, "max"),
         ((15, 13), [8, 12, 16], "common", "tanh", False, "average"),
         ((33, 35), [24, 36], "common", "relu", True),  # several blocks of samples from here on
-        ((13, 9), [(6, 6), (66, 34)], "common", "gelu", True, "max"),
+        ((13, 9), [(66, 34)], "common", "gelu", True, "max"),
     ):
         levels, pool = Levels(resolutions), 1 + len(pooling_kind)
         plan = tuple(plan_levels(levels, tuple((n - 1) // 2 for n in size), grid=grid, pool=pool))
