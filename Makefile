@@ -37,5 +37,6 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fourierscale needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores, pip would use one; some files are templates
 	@touch $@
