@@ -67,9 +67,9 @@ def page_tables(page="docs/results.md"):
 
 
 def measured(results, table, key, metric):
-    """A figure of every seed; none where the row was not run."""
+    """A figure of every seed, a column of the table or not; none where the row was not run."""
     table = find_table(table)
-    column = next(column for column in table.columns if column.key == metric)
+    column = next((column for column in table.columns if column.key == metric), table.columns[0])
     found = results.of(cell_key(find_rows(table, [key])[0], column))
     return [result.metrics[metric.partition("@")[0]] for result in found]
 
@@ -115,6 +115,15 @@ def test_tables_hold_what_was_measured(results, place, table):
             assert agrees(text, values), (label, column, text, values)
             checked += 1
     assert checked >= 9
+
+
+@pytest.mark.parametrize(("heading", "place", "rows"), [("Results", 4, 3), ("Baselines", 3, 9)])
+def test_calibration_errors_are_what_was_measured(results, heading, place, rows):
+    found = {ROWS[label]: cells[place] for label, *cells in page_tables()[heading, 0] if label in ROWS}
+    assert len(found) == rows
+    for key, text in found.items():
+        for shown, metric in zip(text.rstrip(")").split(" ("), ("ece", "ece_after_temperature"), strict=True):
+            assert agrees(shown, measured(results, "mnist-all", key, metric)), (key, metric, text)
 
 
 def test_the_ablation_holds_what_was_measured(results):
@@ -187,3 +196,10 @@ def test_the_readme_shows_ours_beside_the_best_of_the_baselines(results):
         for shown, other, metric in zip(ours.split(" / "), others.split(" / "), FIGURES, strict=True):
             assert agrees(shown, measured(results, name, "ours-best", metric)), (name, metric)
             assert agrees(other, [best_of_the_baselines(results, name, metric)]), (name, metric, other)
+
+
+def test_the_readme_says_what_was_measured_with_1000_digits(results):
+    sentence = r"With 1,000 training digits ours has an accuracy of (0\.\d+), the best baseline (0\.\d+),"
+    ours, other = re.search(sentence, (ROOT / "README.md").read_text(encoding="utf-8")).groups()
+    assert agrees(ours, measured(results, "mnist-efficiency", "ours-best", "accuracy@1000"))
+    assert agrees(other, [best_of_the_baselines(results, "mnist-efficiency", "accuracy@1000")])
