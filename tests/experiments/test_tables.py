@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fourierscale.experiments import PAPER, TABLES, Row, Table, find_rows, find_table, paper_rows
-from fourierscale.experiments.runs import cell_key, identity, plan, recipe_key, resolved
+from fourierscale.experiments.runs import cell_key, identity, plan, recipe_key, recipe_names, resolved, row_runs
 from fourierscale.models import create_model
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError
@@ -47,8 +47,8 @@ def test_every_row_of_the_paper_is_a_row_of_ours() -> None:
         table = TABLES[name]
         assert not table.other_protocol
         assert [column.key for column in table.columns] == list(paper.columns)
-        assert {row.paper for row in table.rows} == set(paper.rows)
-        for row in table.rows:
+        assert {row.paper for row in table.rows if not row.apart} == set(paper.rows)
+        for row in (row for row in table.rows if not row.apart):
             for column in table.columns:
                 assert paper.figure(row.paper, column.key) == paper.rows[row.paper][paper.columns.index(column.key)]
 
@@ -58,10 +58,9 @@ def test_ours_has_two_recipes_and_baselines_two_augmentations(table: Table) -> N
     keys = [row.key for row in table.rows]
     assert len(set(keys)) == len(keys)
     assert len({row.label for row in table.rows}) == len(keys)
-    if not table.name.endswith("-padding"):
-        papers = [key for key in keys if key.startswith("ours-paper") and key != "ours-paper-level"]
-        assert papers
-        assert all(key.replace("ours-paper", "ours-best") in keys for key in papers)
+    papers = [key for key in keys if key.startswith("ours-paper") and key != "ours-paper-level"]
+    assert papers
+    assert all(key.replace("ours-paper", "ours-best") in keys for key in papers)
     ideal = all(load_config(row.preset, row.settings).data.kind is None for row in table.rows) and not any(
         table.protocol.endswith(kind) for kind in ("gaussian", "bicubic")
     )
@@ -92,7 +91,7 @@ def test_configs_of_all_rows_load(name: str) -> None:
     rows = [(table, row) for table, row in ROWS if (model_name(row) or row.preset) == name]
     for table, row in rows:
         for column in table.columns:
-            config = resolved(load_config(row.preset, [*row.settings, *column.settings]))
+            config = resolved(load_config(row.preset, row.settings_in(column)))
             assert config.data.protocol.startswith(table.protocol)
             assert config.model.name == (model_name(row) or config.model.name)
     create_model(config.model.name, **config.model.overrides)
@@ -106,7 +105,7 @@ def test_settings_of_a_table_reach_its_rows() -> None:
     def config(table: str, row: str, column: int = 0) -> Config:
         found = find_table(table)
         (only,) = find_rows(found, [row])
-        return load_config(only.preset, [*only.settings, *found.columns[column].settings])
+        return load_config(only.preset, only.settings_in(found.columns[column]))
 
     assert config("mnist-consistency", "ours-paper-1000", 0).loss.hinge == "batch"
     assert config("mnist-consistency", "ours-best-1000", 3).loss.hinge == "none"
@@ -198,3 +197,16 @@ def test_the_papers_rows_end_with_its_own_model() -> None:
         assert all(row.accuracy is not None and 0 < row.accuracy < 1 for row in rows)
     assert paper_rows("folder:photos") == ()
     assert paper_rows("mnist-scale-300") == ()
+
+
+@pytest.mark.parametrize("start", ["stl10", "stl10-5k", "imagenette"])
+def test_no_padding_reaches_ours(start: str) -> None:
+    padded, plain = (find_table(f"{start}-{end}") for end in ("padding", "upsample"))
+    names = recipe_names()
+    for key in ("ours-paper", "ours-best"):
+        (row,), (same,) = find_rows(padded, [key]), find_rows(plain, [key])
+        (run,) = row_runs(padded, row, [0], (), names)
+        assert {cell_key(row, column) for column in padded.columns} == {run.key}
+        assert run.key == cell_key(same, plain.columns[0])
+    (sesn,) = find_rows(padded, ["sesn"])
+    assert len(row_runs(padded, sesn, [0], (), names)) == 3

@@ -43,14 +43,14 @@ def list_tables(
     table: Annotated[str | None, typer.Argument(help="A table, to list its rows; all tables if not given.")] = None,
 ) -> None:
     """List the tables, or the rows of one: what is trained, and the paper's figures."""
-    from fourierscale.experiments.runs import plan
+    from fourierscale.experiments.runs import plan, run_columns
     from fourierscale.experiments.tables import TABLES, find_table
 
     console = Console(highlight=False)
     if table is None:
         grid = _grid("table", "paper", "rows", "runs", "what")
         for found in TABLES.values():
-            runs = len({column.settings for column in found.columns}) * len(found.rows) * len(found.seeds)
+            runs = sum(len(run_columns(found, row)) for row in found.rows) * len(found.seeds)
             number = f"({found.paper.number})" if found.other_protocol else found.paper.number
             grid.add_row(found.name, number, str(len(found.rows)), str(runs), found.title)
         grid.caption = "number in brackets: the paper's table is of other images; runs may be shared between tables"

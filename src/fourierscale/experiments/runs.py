@@ -21,7 +21,18 @@ from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.fit import resolve_model
 
-__all__ = ["Plan", "Run", "cell_key", "identity", "plan", "recipe_key", "recipe_names", "row_runs", "train_command"]
+__all__ = [
+    "Plan",
+    "Run",
+    "cell_key",
+    "identity",
+    "plan",
+    "recipe_key",
+    "recipe_names",
+    "row_runs",
+    "run_columns",
+    "train_command",
+]
 
 # Where and how fast a run computes, not what.
 INCIDENTAL = frozenset(
@@ -154,6 +165,11 @@ def plan(
     return found
 
 
+def run_columns(table: Table, row: Row) -> list[Column]:
+    """One column for each run of a row: the first of those that it stands behind."""
+    return list({row.settings_in(column): column for column in reversed(table.columns)}.values())[::-1]
+
+
 def row_runs(
     table: Table, row: Row, seeds: Sequence[int], settings: Sequence[str], names: Mapping[str, str]
 ) -> list[Run]:
@@ -170,7 +186,7 @@ def row_runs(
         ConfigError: A model or preset that is not there, or settings that cannot be.
     """
     runs = []
-    for column in _variants(table):
+    for column in run_columns(table, row):
         config = resolved(_config(row, column, settings))
         key = recipe_key(config)
         name = names.get(key) or f"{_name(table, row, column)}-{key}"
@@ -183,7 +199,7 @@ def row_runs(
 def cell_key(row: Row, column: Column) -> str | None:
     """The hash of the run behind a figure; ``None`` for a row that this installation cannot train."""
     try:
-        return _preset_key(row.preset, (*row.settings, *column.settings))
+        return _preset_key(row.preset, row.settings_in(column))
     except ConfigError:
         return None
 
@@ -201,17 +217,12 @@ def train_command(row: Row, column: Column, seed: int, settings: Sequence[str] =
     >>> print(train_command(row, column, 0).replace(" --set", " ..."))
     fourierscale train --config mnist-paper ... data.protocol=mnist-scale-1000 ... loss.hinge=none --seed 0
     """
-    changes = [f" --set {shlex.quote(setting)}" for setting in (*row.settings, *column.settings, *settings)]
+    changes = [f" --set {shlex.quote(setting)}" for setting in (*row.settings_in(column), *settings)]
     return f"fourierscale train --config {row.preset}{''.join(changes)} --seed {seed}"
 
 
 def _config(row: Row, column: Column, settings: Sequence[str] = ()) -> Config:
-    return load_config(row.preset, (*row.settings, *column.settings, *settings))
-
-
-def _variants(table: Table) -> list[Column]:
-    """One column for each run of a row."""
-    return list({column.settings: column for column in reversed(table.columns)}.values())[::-1]
+    return load_config(row.preset, (*row.settings_in(column), *settings))
 
 
 def _name(table: Table, row: Row, column: Column) -> str:
@@ -223,7 +234,7 @@ def recipe_names() -> dict[str, str]:
     names: dict[str, str] = {}
     for table in TABLES.values():
         for row in table.rows:
-            for column in _variants(table):
+            for column in run_columns(table, row):
                 key = cell_key(row, column)
                 if key is not None:
                     names.setdefault(key, _name(table, row, column))

@@ -10,7 +10,7 @@ from typing import Any
 from fourierscale.data.protocols import find_protocol
 from fourierscale.demo.charts import Scale, Series, line_chart
 from fourierscale.experiments.results import Result, Results
-from fourierscale.experiments.runs import cell_key, train_command
+from fourierscale.experiments.runs import cell_key, run_columns, train_command
 from fourierscale.experiments.tables import TITLES, Column, Row, Table
 from fourierscale.functional import band
 
@@ -76,13 +76,8 @@ def how(table: Table, results: Results) -> str:
     """For each figure: what differs from the paper, the command, the files, the machine and the time."""
     entries = []
     for row in table.rows:
-        facts, seen = [], set()
-        for column in table.columns:
-            runs = results.of(cell_key(row, column))
-            if not runs or column.settings in seen:
-                continue
-            seen.add(column.settings)
-            facts.append(_facts(row, column, runs))
+        found = [(column, results.of(cell_key(row, column))) for column in run_columns(table, row)]
+        facts = [_facts(row, column, runs) for column, runs in found if runs]
         if facts:
             changes = "; ".join(row.changes)
             told = f"<p>Differs from the paper: {escape(changes)}.</p>" if changes else ""

@@ -56,6 +56,7 @@ class Row:
         settings: Fields of the config that differ from it.
         paper: The line of the paper that stands beside; ``None`` where it has none.
         changes: What differs from the paper, in words.
+        apart: Whether what the columns vary does not reach it, so that one run stands behind all of them.
     """
 
     key: str
@@ -64,6 +65,11 @@ class Row:
     settings: tuple[str, ...] = ()
     paper: str | None = None
     changes: tuple[str, ...] = ()
+    apart: bool = False
+
+    def settings_in(self, column: Column) -> tuple[str, ...]:
+        """Fields of the config that differ from the preset in the run behind a column."""
+        return self.settings if self.apart else (*self.settings, *column.settings)
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,7 @@ COLOUR = (Baseline("wrn", "Wide ResNet", "Wide ResNet"), *EQUIVARIANT, FOURIER)
 TAPS = "5x5 taps as in the published code; the paper says 7x7 and 11x11"
 BEST = "our recipe: other head, hinge, augmentation and schedule"
 AUGMENTED = "augmented as our best recipe is"
+UNPADDED = "takes images as they are, so no padding can change it; the paper has no such row"
 REAL = f"{BEST}; warps in front of the downscaling, and a second pass on images that are really downscaled"
 
 
@@ -251,14 +258,16 @@ def _colour(name: str, protocol: str, end: str, fit: str | None, kind: str | Non
     printed = PAPER[f"stl10{end}"]
     settings = (f"data.protocol={protocol}", *(() if kind is None else (f"data.kind={kind}",)))
     augment = "flip-warp" if kind is None else "flip-early-warp"
-    columns, rows = _metrics(printed) if end != "-padding" else (), _beside(COLOUR, "stl10", augment, (), fit)
-    if end == "-padding":  # ours takes images as they are, so no padding can change it
+    ours = _ours("stl10")
+    if end == "-padding":
         ways = ("replicate", "circular", "reflect")
         columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.fit={way}", FEW)) for way in ways)
-        rows = _beside(EQUIVARIANT, "stl10", augment)
+        unpadded = [replace(row, paper=None, changes=(*row.changes, UNPADDED), apart=True) for row in ours]
+        rows = (*_beside(EQUIVARIANT, "stl10", augment), *unpadded)
     else:
-        printed_recipe, best = _ours("stl10")
-        rows = (*rows, printed_recipe, best if kind is None else _real(best, augment))
+        columns = _metrics(printed)
+        ours[-1] = ours[-1] if kind is None else _real(ours[-1], augment)
+        rows = (*_beside(COLOUR, "stl10", augment, (), fit), *ours)
     if protocol in EPOCHS:
         epochs = EPOCHS[protocol][1 if end else 0]
         rows, note = _shortened(rows, epochs), f"{note} {SHORTENED.format(epochs)}"
