@@ -133,7 +133,8 @@ COLOUR = (Baseline("wrn", "Wide ResNet", "Wide ResNet"), *EQUIVARIANT, FOURIER)
 TAPS = "5x5 taps as in the published code; the paper says 7x7 and 11x11"
 BEST = "our recipe: other head, hinge, augmentation and schedule"
 AUGMENTED = "augmented as our best recipe is"
-UNPADDED = "takes images as they are, so no padding can change it; the paper has no such row"
+UNPADDED = "the paper has no such row"
+ONE_RUN = "Ours takes images as they are, so no padding can change it: one run stands in all columns."
 REAL = f"{BEST}; warps in front of the downscaling, and a second pass on images that are really downscaled"
 
 
@@ -263,7 +264,7 @@ def _colour(name: str, protocol: str, end: str, fit: str | None, kind: str | Non
         ways = ("replicate", "circular", "reflect")
         columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.fit={way}", FEW)) for way in ways)
         unpadded = [replace(row, paper=None, changes=(*row.changes, UNPADDED), apart=True) for row in ours]
-        rows = (*_beside(EQUIVARIANT, "stl10", augment), *unpadded)
+        rows, note = (*_beside(EQUIVARIANT, "stl10", augment), *unpadded), f"{note} {ONE_RUN}"
     else:
         columns = _metrics(printed)
         ours[-1] = ours[-1] if kind is None else _real(ours[-1], augment)
