@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from fourierscale.cli import main
-from fourierscale.models import list_models
+from fourierscale.models import list_models, model_info
 from fourierscale.training import fit
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -121,18 +121,18 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     assert "   9 px  " in out
 
 
-def test_models_are_listed_with_their_cost_in_a_hundred_columns(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "100")
+def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 100
-    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    assert set(list_models()) <= set(rows)
-    assert all(word in rows["scalenet-mnist"] for word in ("593,530", "any size", "Rahman and Yeh"))
-    assert all(word in rows["cnn-mnist"] for word in ("494,549", "70.1 M", "zero to 28", "Sosnovik"))
-    assert "NeurIPS 2023" in out
+    rows = {line.split()[0]: line for line in out.partition("\n\n")[0].splitlines()}
+    assert set(rows) == {"name", *list_models()}
+    assert max(map(len, rows.values())) < 80
+    assert all(word in rows["scalenet-mnist"] for word in ("593,530", "any size"))
+    assert all(word in rows["cnn-mnist"] for word in ("494,549", "70.1 M", "zero to 28"))
+    for name in list_models():
+        users = out.partition(f"- {model_info(name).citation}\n")[2].partition("\n")[0]
+        assert name in users.strip().split(", ")
 
 
 @pytest.mark.parametrize(

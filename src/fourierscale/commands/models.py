@@ -9,27 +9,24 @@ __all__ = ["models"]
 
 def models() -> None:
     """List the models: parameters, work of a forward pass, how images reach them, whom to cite."""
-    from rich.console import Console
-    from rich.table import Table
-
     from fourierscale.models import list_models, model_cost, model_info
 
-    table = Table("name", box=None, pad_edge=False)
-    for column in ("parameters", "FLOPs", "fixed"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("input", no_wrap=True)
-    table.add_column("citation")
-    table.columns[0].no_wrap = True
-    for name in list_models():
+    names = list_models()
+    width = max(map(len, names))
+    typer.echo(f"{'name':{width}}  {'parameters':>10}  {'FLOPs':>6}  {'fixed':>6}  input")
+    cited: dict[str, list[str]] = {}
+    for name in names:  # line by line: counting takes a moment for each
         info, cost = model_info(name), model_cost(name)
         taken = "any size" if info.fit is None else f"{info.fit} to {info.fit_size}"
         fixed = short(cost.fixed_flops) if cost.fixed_flops else ""
-        table.add_row(name, f"{cost.parameters:,}", short(cost.flops), fixed, taken, info.citation)
-    Console().print(table)
+        typer.echo(f"{name:{width}}  {cost.parameters:>10,}  {short(cost.flops):>6}  {fixed:>6}  {taken}")
+        cited.setdefault(info.citation, []).append(name)
     typer.echo(
-        "\nFLOPs of a forward pass: for each image, at the largest size, and fixed for a batch.\n"
-        "'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it."
+        "\nFLOPs of a forward pass: for each image, at the largest size, and fixed for a batch.\n\nWhom to cite:"
     )
+    for citation, users in cited.items():
+        typer.echo(f"- {citation}\n  {', '.join(users)}")
+    typer.echo("\n'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it.")
 
 
 def short(number: int) -> str:
