@@ -157,6 +157,18 @@ def test_a_file_is_products_of_real_numbers_and_says_all_about_itself(both, fold
     assert about["version"]
 
 
+def test_a_file_computes_nothing_that_is_known_when_it_is_written(both):
+    _, report = both
+    graph = onnx.load(report.path).graph
+    known = {tensor.name for tensor in graph.initializer}
+    used = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    assert all(set(node.output) & used for node in graph.node)
+    assert all(node.input[1] in known for node in graph.node if node.op_type == "Reshape")
+    small = [node.op_type for node in graph.node if set(node.input) <= known and node.op_type != "MatMul"]
+    assert not {"Constant", "Cast", "Identity", "Concat", "Shape"} & set(small)
+    assert len({(node.op_type, *node.input, str(node.attribute)) for node in graph.node}) == len(graph.node)
+
+
 class EveryHead(nn.Module):
     """The logits of the four heads, side by side, of coefficients that come in as an image."""
 

@@ -24,6 +24,13 @@ __all__ = ["OPSET", "export_onnx", "export_program"]
 
 OPSET = 18
 """Version of the ONNX operators."""
+RULES = (
+    *("mul_by_1", "div_by_1", "add_0", "sub_0", "cast_cast", "no_op_cast", "no_op_expand", "no_op_transpose"),
+    *("reshape_reshape", "transpose_transpose", "unsqueeze_unsqueeze", "materialize_reshape_shape"),
+    *("collapse_slice", "collapse_slice2", "fuse_batchnorm_into_conv", "fuse_batchnorm_into_gemm"),
+    "fuse_pad_into_conv",
+)
+"""Of onnxscript, by which a graph becomes smaller."""
 MOST = 2**28
 """Numbers of all spectra that onnxruntime may be asked to fold when it loads a file, in several times the memory."""
 
@@ -71,9 +78,16 @@ def export_onnx(
     names = ["logits", "features"] if features else ["logits"]
     with _exporting(plan):
         program = torch.onnx.export(
-            _program(plan), dynamo=True, input_names=["image"], output_names=names, opset_version=OPSET, verbose=False
+            _program(plan),
+            dynamo=True,
+            input_names=["image"],
+            output_names=names,
+            opset_version=OPSET,
+            verbose=False,
+            optimize=False,
         )
         assert program is not None
+        _simplify(program.model)
         proto = program.model_proto
     _clean(proto, plan.about)
     with replacing(target) as partial:
@@ -139,6 +153,27 @@ def _program(plan: Plan) -> torch.export.ExportedProgram:
         side = torch.export.Dim("side", min=sizes[0], max=sizes[-1])
         free |= {2: side, 3: side}
     return torch.export.export(plan.deployed, (plan.images(sizes[-1]),), dynamic_shapes=(free,), strict=False)
+
+
+def _simplify(model: Any) -> None:
+    """Fold small constants, and drop what changes nothing, is not used or is computed twice.
+
+    This is the exporter's own optimiser less the rules that find nothing here. One of those, for slices that are a
+    split, compares all pairs of slices and takes longer than all the rest of an export.
+    """
+    from onnx_ir.passes import common
+    from onnxscript.optimizer import fold_constants
+    from onnxscript.rewriter import rewrite
+    from onnxscript.rewriter.rules import common as rules
+
+    common.InlinePass()(model)
+    for _ in range(2):  # what is folded shows more to fold
+        fold_constants(model, onnx_shape_inference=True)
+        rewrite(model, [getattr(rules, f"{name}_rule") for name in RULES])
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    common.DeduplicateInitializersPass()(model)
+    common.CommonSubexpressionEliminationPass()(model)
+    common.NameFixPass()(model)
 
 
 def _clean(proto: Any, about: Mapping[str, Any]) -> None:
