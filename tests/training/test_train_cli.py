@@ -121,6 +121,25 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     assert "   9 px  " in out
 
 
+def test_predict_names_what_is_no_image_and_goes_on(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [tmp_path / "a" / "1.png", tmp_path / "text.png", tmp_path / "none.png", tmp_path / "b" / "1.png"]
+    for path in (paths[0], paths[3]):
+        path.parent.mkdir()
+        Image.new("L", (12, 12), 9).save(path)
+    paths[1].write_text("no image")
+    maps = tmp_path / "maps"
+    assert main(["predict", str(run), *map(str, paths), "--features", str(maps)]) == 2
+    out, err = capsys.readouterr()
+    assert [line.split(": ")[0] for line in out.splitlines() if not line.startswith(" ")] == [
+        str(paths[0]),
+        str(paths[3]),
+    ]
+    assert [line.split(": ")[1] for line in err.splitlines()] == [str(paths[1]), str(paths[2])]
+    assert sorted(path.name for path in maps.iterdir()) == ["1-2-features.png", "1-features.png"]
+
+
 def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     out = capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from fourierscale.commands.folders import check_folder
 from fourierscale.commands.found import MODEL_HELP, find_model
+from fourierscale.data.errors import DataError
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models.classifier import boundary_of, level_names
 
@@ -30,6 +32,7 @@ def predict(
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
     An ONNX file has certain sizes: images are downscaled to the largest that fits.
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
+    A file that is no such image is named, and the others go on; the exit status is then 2.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -46,11 +49,15 @@ def predict(
     else:
         found = find_model(model)
         classifier, about = found.model, found.data
-    prepared = [(path, *load_image(path, about, invert)) for path in images]
-    if features is not None:
-        features.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
-    for path, x, note in prepared:
+    refused, drawn = 0, set[Path]()
+    for path in images:
+        try:
+            x, note = load_image(path, about, invert)
+        except (DataError, OSError) as error:
+            typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
+            refused += 1
+            continue
         with torch.inference_mode():
             logits = classifier(x)
         logits = logits[:, None] if logits.ndim == 2 else logits
@@ -64,9 +71,19 @@ def predict(
             value, at = row.max(-1)
             console.print(f"  {name:>4} px  {value:.4f}  {classes[int(at)]}", markup=False)
         if features is not None:
-            target = features / f"{path.stem}-features.png"
+            target = _unused(features, path.stem, drawn)
+            features.mkdir(parents=True, exist_ok=True)
             draw_features(classifier, x).save(target)
+            drawn.add(target)
             console.print(f"  wrote {target}", markup=False, soft_wrap=True)
+    if refused:
+        raise typer.Exit(2)
+
+
+def _unused(folder: Path, stem: str, used: set[Path]) -> Path:
+    """A name for a picture that no other image of this call has, for images of one name in several folders."""
+    ends = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+    return next(name for end in ends if (name := folder / f"{stem}{end}-features.png") not in used)
 
 
 def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple[Tensor, str]:
