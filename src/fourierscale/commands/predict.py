@@ -50,13 +50,13 @@ def predict(
         found = find_model(model)
         classifier, about = found.model, found.data
     console = Console(highlight=False)
-    refused, drawn = 0, set[Path]()
+    refused, drawn = False, set[Path]()
     for path in images:
         try:
             x, note = load_image(path, about, invert)
         except (DataError, OSError) as error:
             typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
-            refused += 1
+            refused = True
             continue
         with torch.inference_mode():
             logits = classifier(x)

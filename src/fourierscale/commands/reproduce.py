@@ -22,7 +22,7 @@ from fourierscale.commands.folders import check_folder
 if TYPE_CHECKING:
     from fourierscale.experiments.engine import Job, Watch
     from fourierscale.experiments.results import Results
-    from fourierscale.experiments.tables import Row, Table
+    from fourierscale.experiments.rows import Row, Table
 
 __all__ = ["app"]
 

@@ -8,6 +8,7 @@
 """
 
 from fourierscale.experiments.paper import PAPER, PaperTable, paper_rows
-from fourierscale.experiments.tables import TABLES, Column, Row, Table, find_rows, find_table
+from fourierscale.experiments.rows import Column, Row, Table
+from fourierscale.experiments.tables import TABLES, find_rows, find_table
 
 __all__ = ["PAPER", "TABLES", "Column", "PaperTable", "Row", "Table", "find_rows", "find_table", "paper_rows"]

@@ -15,11 +15,12 @@ from fourierscale.demo.report import page_style
 from fourierscale.experiments.figures import Figures, shipped_figures
 from fourierscale.experiments.maps import layer_section, map_section, structure_section
 from fourierscale.experiments.results import Result, Results, read_results
+from fourierscale.experiments.rows import Row, Table
 from fourierscale.experiments.runs import cell_key, identity
 from fourierscale.experiments.sections import charts, errors, how, row_class
 from fourierscale.experiments.structure import Structure, structures
 from fourierscale.experiments.summary import Cell, row_cells, shown
-from fourierscale.experiments.tables import TABLES, Row, Table
+from fourierscale.experiments.tables import TABLES
 
 __all__ = ["build_page", "write_report"]
 

@@ -15,7 +15,8 @@ from typing import Any
 from fourierscale.data.errors import DataError
 from fourierscale.data.protocols import FOLDER, find_protocol
 from fourierscale.data.registry import find_dataset
-from fourierscale.experiments.tables import TABLES, Column, Row, Table
+from fourierscale.experiments.rows import Column, Row, Table
+from fourierscale.experiments.tables import TABLES
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError

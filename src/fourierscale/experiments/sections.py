@@ -10,8 +10,8 @@ from typing import Any
 from fourierscale.data.protocols import find_protocol
 from fourierscale.demo.charts import Scale, Series, line_chart
 from fourierscale.experiments.results import Result, Results
+from fourierscale.experiments.rows import TITLES, Column, Row, Table
 from fourierscale.experiments.runs import cell_key, run_columns, train_command
-from fourierscale.experiments.tables import TITLES, Column, Row, Table
 from fourierscale.functional import band
 
 __all__ = ["charts", "errors", "how", "over_resolution", "row_class"]

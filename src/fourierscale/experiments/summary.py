@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fourierscale.experiments.results import Results, is_finished
+from fourierscale.experiments.rows import Row, Table
 from fourierscale.experiments.runs import cell_key, recipe_names, row_runs
-from fourierscale.experiments.tables import Row, Table
 from fourierscale.training.callbacks import read_log
 
 __all__ = ["Cell", "RowState", "row_cells", "shown", "table_states"]
