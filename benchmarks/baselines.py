@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-from fourierscale.graphs import GraphedTraining
 from fourierscale.models import create_model, list_models, model_cost, model_info
 from fourierscale.training import load_config, scale_loss
+from fourierscale.training.graphs import GraphedTraining
 from fourierscale.training.optim import make_optimizer
 
 BATCH = {28: 128, 96: 16}

@@ -8,7 +8,7 @@ from fourierscale import create_model
 
 
 def test_gradients_are_copied_out_of_the_graph():
-    from fourierscale.graphs import _copies
+    from fourierscale.training.graphs import _copies
 
     own = [torch.randn(3, 4), None, torch.randn(5).expand(2, 5), torch.randn(4, 3).mT, torch.tensor(2.0)]
     copies = _copies(own)
@@ -22,7 +22,7 @@ def test_gradients_are_copied_out_of_the_graph():
 
 @pytest.mark.gpu
 def test_a_replayed_pass_has_the_values_and_gradients_of_the_model():
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     options = {"head": "temperature", "dropout": 0.0}
     model, twin = (create_model("scalenet-tiny", **options).cuda().train() for _ in range(2))
@@ -47,7 +47,7 @@ def test_a_replayed_pass_has_the_values_and_gradients_of_the_model():
 
 @pytest.mark.gpu
 def test_dropout_of_a_replayed_pass_follows_the_seed():
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     model = create_model("scalenet-tiny", dropout=0.5).cuda().train()
     x = torch.randn(4, 1, 16, 16, device="cuda")
@@ -68,7 +68,7 @@ def test_dropout_of_a_replayed_pass_follows_the_seed():
 
 @pytest.mark.gpu
 def test_capturing_leaves_the_averages_of_batch_norms_alone():
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     model, twin = (create_model("cnn-mnist", widths=(4, 5, 6), dropout=0.0).cuda().train() for _ in range(2))
     twin.load_state_dict(model.state_dict())
@@ -83,7 +83,7 @@ def test_capturing_leaves_the_averages_of_batch_norms_alone():
 
 @pytest.mark.gpu
 def test_a_model_of_which_a_batch_uses_a_part_leaves_the_rest_without_gradients():
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     model = create_model("per-resolution-cnn-mnist", widths=(2, 3, 4), hidden=5).cuda().train()
     graphed = GraphedTraining(model)
@@ -96,7 +96,7 @@ def test_a_model_of_which_a_batch_uses_a_part_leaves_the_rest_without_gradients(
 
 @pytest.mark.gpu
 def test_a_shape_is_captured_when_it_has_come_often_enough():
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     calls = []
     model = create_model("scalenet-tiny", dropout=0.0).cuda().train()

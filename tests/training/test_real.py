@@ -96,7 +96,7 @@ def test_a_model_without_levels_is_refused_in_one_sentence(tmp_path: Path) -> No
 
 @pytest.mark.gpu
 def test_two_graphs_in_a_step_give_the_gradients_of_two_passes() -> None:
-    from fourierscale.graphs import GraphedTraining
+    from fourierscale.training.graphs import GraphedTraining
 
     model, twin = (create_model("scalenet-tiny", dropout=0.0).cuda().train() for _ in range(2))
     twin.load_state_dict(model.state_dict())

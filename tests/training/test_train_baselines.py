@@ -13,7 +13,7 @@ from PIL import Image
 from fourierscale.cli import main
 from fourierscale.models import model_info
 from fourierscale.training import fit, load_config, load_model
-from tests.models.small_baselines import DIGITS, PHOTOS, SMALL
+from tests.lab.baselines.small_baselines import DIGITS, PHOTOS, SMALL
 from tests.training.small_runs import small_splits, write_digits
 
 QUICK = ("train.progress=false", "eval.limit=6", "eval.sample=3", "data.train_size=42")

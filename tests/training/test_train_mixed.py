@@ -9,7 +9,7 @@ import torch
 
 from fourierscale.cli import main
 from fourierscale.data import Batch
-from fourierscale.experiments import TABLES
+from fourierscale.lab.tables import TABLES
 from fourierscale.models import list_models, model_info
 from fourierscale.training import Config, ConfigError, NonFiniteLossError, fit, load_config, module
 from fourierscale.training.callbacks import read_log

@@ -12,8 +12,8 @@ from string import Template
 from fourierscale.auditing.picture import last_rings
 from fourierscale.auditing.result import Audit, Layer
 from fourierscale.auditing.table import spread
-from fourierscale.demo.charts import Series, error_map, line_chart
-from fourierscale.demo.report import page_style
+from fourierscale.lab.demo.report import page_style
+from fourierscale.pages.charts import Series, error_map, line_chart
 from fourierscale.training.weights import versions
 
 __all__ = ["build_page", "write_page"]

@@ -1,6 +1,5 @@
 """Networks: the paper's and those it compares with, by name, with weights."""
 
-from fourierscale.models import baselines
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.cost import Cost, model_cost
 from fourierscale.models.registry import (
@@ -20,7 +19,6 @@ __all__ = [
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
-    "baselines",
     "create_model",
     "list_models",
     "load_pretrained",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import json
 from collections.abc import Callable, Mapping
@@ -50,6 +51,8 @@ class ModelInfo:
 
 
 _MODELS: dict[str, ModelInfo] = {}
+_ELSEWHERE = ["fourierscale.lab.baselines"]
+"""Modules that register models when they are imported, which is when somebody asks for a name."""
 
 
 def register(info: ModelInfo) -> None:
@@ -63,12 +66,18 @@ def list_models() -> list[str]:
     >>> "scalenet-mnist" in list_models()
     True
     """
-    return sorted(_MODELS)
+    return sorted(_models())
+
+
+def _models() -> dict[str, ModelInfo]:
+    while _ELSEWHERE:
+        importlib.import_module(_ELSEWHERE.pop())
+    return _MODELS
 
 
 def model_info(name: str) -> ModelInfo:
     """What is known about a model; a wrong name is refused with the nearest one."""
-    if name not in _MODELS:
+    if name not in _models():
         near = difflib.get_close_matches(str(name), _MODELS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(list_models())}"
         raise ValueError(f"unknown model {name!r}: {hint}")
@@ -115,7 +124,7 @@ def _check_kind(option: str, value: Any, annotation: str) -> None:
 
 def pretrained_info(name: str) -> dict[str, Any]:
     """Config and metrics of the weights that ship for a model; see :func:`load_pretrained`."""
-    folder = resources.files("fourierscale") / "weights"
+    folder = resources.files("fourierscale.models") / "weights"
     path = folder / f"{name}.json"
     if not path.is_file():
         have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
@@ -127,7 +136,9 @@ def pretrained_info(name: str) -> dict[str, Any]:
 def load_pretrained(name: str) -> nn.Module:
     """A trained model, in evaluation mode, from the safetensors file that ships with the package."""
     info = pretrained_info(name)
-    return restore_model(info, (resources.files("fourierscale") / "weights" / f"{name}.safetensors").read_bytes())
+    return restore_model(
+        info, (resources.files("fourierscale.models") / "weights" / f"{name}.safetensors").read_bytes()
+    )
 
 
 def restore_model(info: Mapping[str, Any], weights: bytes) -> nn.Module:

@@ -14,11 +14,11 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from fourierscale.data import Batch
 from fourierscale.data.protocols import Protocol
 from fourierscale.functional import downscale
-from fourierscale.graphs import GraphedTraining
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.metrics.mean import BatchMean
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
+from fourierscale.training.graphs import GraphedTraining
 from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
 from fourierscale.training.optim import lr_factor, make_optimizer
 from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty

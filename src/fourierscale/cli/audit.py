@@ -1,0 +1,233 @@
+"""``fourierscale audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+
+from fourierscale.cli.folders import check_folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fourierscale.auditing import Audit
+    from fourierscale.cli.opened import Opened
+
+__all__ = ["audit"]
+
+MOST = 8  # resolutions, unless they are given
+
+
+def audit(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            help="A model's name, a run's folder, a .safetensors, TorchScript (.pt, .pth), torch.export (.pt2) or ONNX "
+            "file, or package.module:function that builds a model; several to see them one after the other."
+        ),
+    ],
+    data: Annotated[
+        str | None, typer.Option(help="Protocol, folder:PATH, or random; that of the model, or MNIST, if not given.")
+    ] = None,
+    images: Annotated[int, typer.Option(min=1, help="How many test images.")] = 16,
+    resolutions: Annotated[
+        str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
+    ] = None,
+    kinds: Annotated[str, typer.Option(help="Kinds of downscaling, with commas.")] = "ideal,gaussian,bicubic",
+    fit: Annotated[
+        str | None,
+        typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
+    ] = None,
+    boundary: Annotated[
+        str | None,
+        typer.Option(
+            help="What lies beyond the edge of the images: circular, mirror or canvas; the model's own if not given."
+        ),
+    ] = None,
+    size: Annotated[int | None, typer.Option(min=2, help="Side of the images of a folder, or of random ones.")] = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Only modules whose names have so many parts.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for audit.json, audit.png and audit.html; inside it one for each of several models."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+) -> None:
+    """Measure how far any model is from scale- and shift-equivariant, layer by layer.
+
+    Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
+    """
+    from fourierscale.auditing import AuditError
+    from fourierscale.auditing import audit as measure
+    from fourierscale.cli.data import reporting
+    from fourierscale.cli.opened import open_model
+    from fourierscale.training.errors import ConfigError
+
+    if out is not None:
+        check_folder(out)
+    console = Console(highlight=False)
+    for number, model in enumerate(models, 1):
+        try:
+            opened = open_model(model)
+            if opened.note:
+                console.print(opened.note, soft_wrap=True, markup=False)
+            with reporting() as report:
+                pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
+                console.print(pictures.source, soft_wrap=True, markup=False)
+                way: Any = None if fit == "none" else (fit or opened.fit)
+                found = measure(
+                    opened.model,
+                    pictures.images,
+                    _sides(resolutions) if resolutions else pictures.resolutions,
+                    labels=pictures.labels,
+                    kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
+                    fit=way,
+                    fit_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
+                    mean=pictures.mean,
+                    std=pictures.std,
+                    boundary=boundary or opened.data.get("boundary"),
+                    depth=depth,
+                    name=opened.name,
+                    report=report,
+                )
+        except AuditError as error:
+            raise ConfigError(str(error)) from error
+        show(found, console, opened.trained)
+        if out is not None:
+            write(found, out if len(models) == 1 else out / f"{number}-{Path(opened.name).name}", console)
+        if number < len(models):
+            console.print()
+
+
+def write(found: Audit, folder: Path, console: Console) -> None:
+    """The files of one audit."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
+    found.save_png(folder / "audit.png")
+    found.save_html(folder / "audit.html")
+    console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
+
+
+def show(found: Audit, console: Console, answers: bool = True) -> None:
+    """The tables and the sentence."""
+    console.print()
+    console.print(found.table())
+    if found.logits and answers:
+        console.print()
+        console.print(found.logit_table())
+    console.print()
+    console.print(f"{found.finding}.", style="bold green" if found.broken is None else "bold red", soft_wrap=True)
+
+
+class Pictures(NamedTuple):
+    """Images to audit with.
+
+    Attributes:
+        images: ``(N, C, n, n)`` from 0 to 1.
+        labels: Of each, where they are the model's classes.
+        resolutions: Below ``n``.
+        mean: Subtracted by the model's door.
+        std: Divided by.
+        source: Where they come from, in words.
+    """
+
+    images: Tensor
+    labels: Tensor | None
+    resolutions: list[int]
+    mean: list[float]
+    std: list[float]
+    source: str
+
+
+def find_pictures(
+    opened: Opened,
+    data: str | None,
+    count: int,
+    size: int | None,
+    data_dir: Path | None = None,
+    offline: bool = False,
+    report: Any = None,
+) -> Pictures:
+    """Test images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
+
+    Args:
+        opened: The model.
+        data: A protocol, ``folder:PATH`` or ``random``; None to choose.
+        count: How many.
+        size: Side of the images of a folder, or of random ones.
+        data_dir: Folder that already holds the files.
+        offline: Try neither mirrors nor npm.
+        report: Told how far it is.
+    """
+    from fourierscale.auditing import AuditError
+    from fourierscale.auditing.table import spread
+    from fourierscale.cli.found import folder_settings
+    from fourierscale.data import DataError, load_protocol
+    from fourierscale.functional import downscale
+
+    digits = opened.channels in (1, None) and opened.side in (28, None) and size is None
+    chosen = data or opened.data.get("protocol") or ("mnist-scale" if digits else "random")
+    if chosen == "random":
+        why = "" if data else ", since MNIST does not suit it: give --data for real ones"
+        return random_pictures(opened, count, size, why)
+    # the test images of a run are those that its own seed split off
+    options = dict(opened.loading) if chosen == opened.data.get("protocol") else {}
+    options |= folder_settings(opened.data, chosen)
+    if size is not None:
+        options["lowest"] = None
+    options |= {key: value for key, value in (("data_dir", data_dir), ("size", size)) if value is not None}
+    try:
+        splits = load_protocol(chosen, offline=offline, report=report, **options)
+    except DataError as error:
+        if data is not None:
+            raise
+        return random_pictures(opened, count, size, f", since there is no real data ({error})")
+    test = splits.test
+    pixels, chosen_items = test.largest(count)
+    if opened.channels not in (None, pixels.shape[1]):
+        raise AuditError(
+            f"{opened.name} takes images of {opened.channels} channel(s), {chosen} has {pixels.shape[1]}: choose other "
+            "images with --data"
+        )
+    if opened.fit is not None and opened.side is not None and opened.side < pixels.shape[-1]:
+        pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
+    labels = test.labels[chosen_items] if list(opened.data.get("classes", ())) == list(splits.classes) else None
+    n = int(pixels.shape[-1])
+    sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), MOST)
+    source = f"{len(pixels)} test images of {chosen}, from {splits.source}"
+    mean, std = (opened.data.get(key) or getattr(test, key).flatten().tolist() for key in ("mean", "std"))
+    return Pictures(pixels, labels, sides, mean, std, source)
+
+
+def random_pictures(opened: Opened, count: int, size: int | None, why: str) -> Pictures:
+    """Band-limited random images whose amplitude falls with frequency, as that of photographs does."""
+    import torch
+
+    from fourierscale.auditing.table import spread
+    from fourierscale.functional import band, grid, synthesize
+    from fourierscale.functional.bands import frequencies
+
+    side, channels = size or opened.side or 64, opened.channels or 3
+    k = frequencies(grid(band(side)), torch.float32, torch.device("cpu"))
+    draw = torch.Generator().manual_seed(0)
+    coeffs = torch.randn(count, channels, len(k), len(k), generator=draw) / (1 + torch.hypot(k[:, None], k))
+    pixels = synthesize(coeffs, side)
+    pixels = 0.5 + 0.2 * (pixels - pixels.mean((-2, -1), keepdim=True)) / pixels.std((-2, -1), keepdim=True)
+    source = f"{count} random band-limited images of {channels} x {side} x {side}{why}"
+    return Pictures(pixels, None, spread(range(side // 3, side), MOST), [0.5] * channels, [0.25] * channels, source)
+
+
+def _sides(text: str) -> list[int]:
+    """Numbers with commas, and spans of them: ``8,12,20-28``."""
+    from fourierscale.training.errors import ConfigError
+
+    sides: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise ConfigError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+        sides += range(int(first), int(last) + 1) if dash else [int(first)]
+    return sides

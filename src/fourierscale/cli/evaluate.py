@@ -1,0 +1,104 @@
+"""``fourierscale evaluate``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourierscale.cli.found import MODEL_HELP, find_model, folder_settings
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    data: Annotated[
+        str | None, typer.Option(help="Protocol or folder:PATH; that of its training if not given.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
+    offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+    limit: Annotated[int, typer.Option(min=0, help="At most so many test images; 0 means all.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, help="Images that are really downscaled, for Equi-Err.")] = 256,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 256,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for metrics.json and metrics.png.")] = None,
+) -> None:
+    """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows."""
+    import torch
+
+    from fourierscale.cli.data import reporting
+    from fourierscale.cli.show import metrics_table
+    from fourierscale.data import load_protocol
+    from fourierscale.data.protocols import FOLDER
+    from fourierscale.training.errors import ConfigError
+    from fourierscale.training.evaluate import evaluate as measure
+    from fourierscale.training.picture import draw_metrics
+
+    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    try:
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise ConfigError(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
+    found = find_model(model)
+    folder = out or found.folder or Path()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
+    about, trained = found.data, found.info.get("config", {}).get("data", {})
+    own = data is None or data == about["protocol"]
+    name = str(about["protocol"] if data is None else data)
+    with reporting() as report:
+        splits = load_protocol(
+            name,
+            data_dir or (trained.get("data_dir") if own else None),
+            offline,
+            trained.get("seed", 0) if own else 0,
+            report,
+            kind=about["kind"] if own else None,
+            boundary=about.get("boundary", "circular"),
+            **folder_settings(about, name),
+        )
+    channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
+    if channels != needed or len(splits.classes) != len(about["classes"]):
+        raise ConfigError(
+            f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
+            f"{channels} and {len(splits.classes)}"
+        )
+    if name.startswith(FOLDER) and list(splits.classes) != about["classes"]:
+        raise ConfigError(
+            f"the model knows the classes {', '.join(about['classes'][:5])}, ..., {name} has "
+            f"{', '.join(splits.classes[:5])}, ...: name its folders as the model's classes"
+        )
+    if own and splits.hashes != about["hashes"] and name.startswith(FOLDER):
+        typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
+    metrics = measure(
+        found.model,
+        splits,
+        fit=about["fit"],
+        fit_size=about["fit_size"],
+        batch_size=batch_size,
+        limit=limit,
+        sample=sample,
+        device=where,
+    )
+    named = [] if found.folder is not None else [str(found.info["model"])]
+    named += [] if found.folder is not None and own and not limit else [name]
+    # beside a run's own metrics.json, or among a user's files, only what is named after itself
+    stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
+    table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
+    table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    draw_metrics(metrics, picture, f"{found.info['model']} on {splits.protocol.name}", splits.protocol.boundary)
+    metrics_table(metrics, found.info["model"])
+    typer.echo(f"wrote {table} and {picture}")
+
+
+def _file_stem(*parts: str) -> str:
+    """Parts of a name as a file may be called.
+
+    >>> _file_stem("metrics", "folder:my photos", "20")
+    'metrics-folder-my-photos-20'
+    """
+    return "-".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)

@@ -1,0 +1,119 @@
+"""What ``fourierscale train`` does for a folder of images beside training: settings before, a report and ONNX after."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from fourierscale.data import ScaledSplits
+    from fourierscale.data.sources import Report
+    from fourierscale.training import Config
+    from fourierscale.training.choices import Choice
+
+__all__ = ["choices_table", "choose_settings", "finish", "images_of", "refuse_preset"]
+
+
+def images_of(config: Config) -> Path | None:
+    """The folder that a config trains on; None if its images are others."""
+    from fourierscale.data.open_folder import folder_path
+    from fourierscale.data.protocols import FOLDER
+
+    return folder_path(config.data.protocol) if config.data.protocol.startswith(FOLDER) else None
+
+
+def refuse_preset(folder: Path) -> None:
+    """A word that is no folder but names a preset was meant as one."""
+    from fourierscale.training import list_presets
+    from fourierscale.training.errors import ConfigError
+
+    if not folder.exists() and str(folder) in list_presets():
+        raise ConfigError(f"{folder} is no folder of images but a preset: fourierscale train --config {folder}")
+
+
+def choose_settings(
+    config: Config, images: Path, given: Collection[str], auto: bool, show: bool, report: Report
+) -> Config:
+    """Look at the images, choose what the user has not set, and print a table of it.
+
+    Args:
+        config: What is known so far.
+        images: The folder.
+        given: Fields that the user has set.
+        auto: Whether to choose; a config of the user's own stays as it is.
+        show: Whether to print.
+        report: Told how far the look at the images is.
+    """
+    import torch
+
+    from fourierscale.data import ImageFolder, survey
+    from fourierscale.training.choices import choose
+
+    if not auto:
+        return config
+    gpu = torch.cuda.is_available() and config.train.accelerator in ("auto", "gpu", "cuda")
+    found = survey(ImageFolder(images), report)
+    if len(found.bad) == len(found.folder) or (found.bad and not config.data.skip_bad):
+        return config  # loading the images finds what else is wrong with them, and says all of it
+    config, choices = choose(config, found, given, gpu)
+    if show:
+        console = Console(highlight=False)
+        console.print(choices_table(choices))
+        for note in found.folder.notes:
+            console.print(f"note: {note}", markup=False, soft_wrap=True)
+    return config
+
+
+def choices_table(choices: Sequence[Choice]) -> Table:
+    """What was chosen, why, and how to choose otherwise."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for column, style in (("setting", ""), ("value", "bold"), ("because", "dim")):
+        table.add_column(column, style=style, no_wrap=column == "setting", overflow="fold")
+    for choice in choices:
+        table.add_row(choice.name, escape(choice.value), escape(choice.why))
+    table.caption = "change a setting with --set NAME=VALUE"
+    table.caption_justify = "left"
+    return table
+
+
+def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
+    """Write the report and, if asked to, the ONNX file of a finished run, and say what can be done with it."""
+    from fourierscale.training.report import write_run_report
+
+    console = Console(highlight=False)
+    page = write_run_report(run, splits)
+    console.print(f"wrote [bold]{escape(str(page))}[/bold]: open it in a browser", soft_wrap=True)
+    if onnx:
+        with console.status("writing model.onnx, which takes a minute"):
+            line = _export(run)
+        console.print(line, markup=False, soft_wrap=True)
+    name, where = shlex.quote(splits.protocol.name), shlex.quote(str(run))
+    console.print("next:", style="bold")
+    for command in (
+        f"predict {where} IMAGE.jpg",
+        f"audit {where} --data {name}",
+        f"explore --model {where} --beside none",
+    ):
+        console.print(f"  fourierscale {command}", markup=False, soft_wrap=True)
+
+
+def _export(run: Path) -> str:
+    """Write ``model.onnx``; a line on it, or on what it lacks: a trained model is no less for it."""
+    from fourierscale.export import ExportError, export_onnx
+    from fourierscale.training import load_model, read_info
+
+    info, path = read_info(run), run / "model.onnx"
+    levels = info["data"]["resolutions"]
+    try:
+        done = export_onnx(load_model(run), path, resolutions=levels, about=info, raw=True, batches=())
+    except (ImportError, ExportError) as error:
+        return f"no model.onnx: {' '.join(str(error).split())}"
+    worst = max(check.difference for check in done.checks)
+    sizes = ", ".join(map(str, done.resolutions))
+    return f"wrote {path}: takes squares of {sizes} pixels from 0 to 1; within {worst:.0e} of PyTorch"

@@ -1,0 +1,72 @@
+"""Results as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fourierscale.lab.tables.paper import paper_rows
+
+__all__ = ["metrics_table"]
+
+
+def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
+    """Print what was measured, beside the paper's rows if it has some for the protocol."""
+    console = Console(highlight=False)
+    protocol = str(metrics["protocol"])
+    table = Table(title=escape(protocol), box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
+        table.add_column(column, no_wrap=True)
+    for row in paper_rows(protocol):
+        figures = _show(row.accuracy), _show(row.scale_con), _show(row.equi_err, ".2f"), ""
+        table.add_row(f"{row.model} (paper)", *figures)
+    table.add_row(
+        name,
+        f"{metrics['accuracy']:.4f}±{metrics['accuracy_standard_error']:.4f}",
+        f"{_show(metrics['scale_con'])}±{_show(metrics['scale_con_standard_error'])}",
+        _show(metrics["equi_err"], ".1e"),
+        f"{metrics['ece']:.4f} ({metrics['ece_after_temperature']:.4f})",
+        style="bold",
+    )
+    table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
+    console.print(table)
+    console.print(_resolutions(metrics, console.width))
+    if protocol.startswith("folder:"):
+        console.print(_classes(metrics), markup=False)
+    left_out = metrics["scale_con_left_out"]
+    how = "every resolution really downscaled"
+    if metrics["levels_from_one_pass"]:
+        how = "from the levels of one pass where the model has one, as checked on really downscaled images"
+    console.print(
+        f"{metrics['images']:,} images; Scale-Con over {metrics['scale_con_images']:,} of them "
+        f"({left_out:,} have the lowest resolution), {how}; Equi-Err over {metrics['equi_err_pairs']:,} pairs of image "
+        f"and resolution; {metrics['seconds']:.0f} s on {metrics['device']}",
+        soft_wrap=True,
+    )
+
+
+def _resolutions(metrics: Mapping[str, Any], width: int) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for column in ("resolution", "accuracy", "loss", ""):
+        table.add_column(column, justify="left" if not column else "right")
+    losses = metrics["loss_per_resolution"]
+    for resolution, accuracy in metrics["accuracy_per_resolution"].items():
+        if accuracy is not None:
+            bar = "█" * round(accuracy * max(10, min(40, width - 40)))
+            table.add_row(resolution, f"{accuracy:.4f}", f"{losses[resolution]:.4f}", bar)
+    return table
+
+
+def _classes(metrics: Mapping[str, Any]) -> str:
+    """The mean over classes, and the classes that are known least."""
+    shares = [(share, name) for name, share in metrics["accuracy_per_class"].items() if share is not None]
+    least = ", ".join(f"{name} {share:.4f}" for share, name in sorted(shares)[:3])
+    return f"balanced accuracy {_show(metrics['balanced_accuracy'])}; least accurate classes: {least}"
+
+
+def _show(value: float | None, spec: str = ".4f") -> str:
+    return "-" if value is None else format(value, spec)

@@ -1,0 +1,146 @@
+"""``fourierscale train``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fourierscale.cli.folders import check_folder
+
+__all__ = ["train"]
+
+
+def train(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder of class folders of images of yours; the rest follows from them.")
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", help="A .toml or .yaml file, or a preset; that of the model if not given."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Weights, order, augmentation, dropout.")] = None,
+    devices: Annotated[str | None, typer.Option(help="How many devices, or their numbers such as 0,1.")] = None,
+    num_nodes: Annotated[int | None, typer.Option(help="How many machines.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="How processes work together, for example ddp.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
+    ] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Whether to write model.onnx after training on a folder; takes a minute.")
+    ] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder of the run; runs/NAME-TIME if not given.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run in --out from its last checkpoint.")
+    ] = False,
+) -> None:
+    """Train a model into a folder that can be resumed, evaluated and loaded.
+
+    A folder of images is enough (or --data folder:PATH): what is not set follows from them and is said.
+
+    Such a run ends with report.html and model.onnx.
+    """
+    from fourierscale.training.config import load_config
+    from fourierscale.training.errors import ConfigError
+
+    if folder is not None:
+        if data is not None:
+            raise ConfigError(f"give the images once: the folder {folder}, or --data {data}")
+        data = f"folder:{folder}"
+    given = {
+        "model.name": model,
+        "data.protocol": data,
+        "data.data_dir": data_dir,
+        "train.epochs": epochs,
+        "train.seed": seed,
+        "train.devices": devices,
+        "train.num_nodes": num_nodes,
+        "train.strategy": strategy,
+    }
+    changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
+    changes += ["data.skip_bad=true"] if skip_bad else []
+    source = config or ("folder" if model is None and (data or "").startswith("folder:") else _recipe(model))
+    if resume:
+        if out is None:
+            raise ConfigError("--resume needs --out, the folder of the run to continue")
+        source = config or str(out / "config.toml")
+        if config is None and not (out / "config.toml").is_file():
+            raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
+    resolved = load_config(source, changes)
+
+    from fourierscale.cli.data import reporting
+    from fourierscale.cli.folder_run import choose_settings, finish, images_of, refuse_preset
+    from fourierscale.cli.show import metrics_table
+    from fourierscale.training import fit, load_splits
+    from fourierscale.training.fit import is_first_process
+    from fourierscale.training.picture import draw_metrics
+
+    if resolved.train.num_nodes > 1 and out is None:
+        raise ConfigError("several machines need one folder for the run that all of them see: give it as --out")
+    images = images_of(resolved)
+    if folder is not None:
+        refuse_preset(folder)
+    check_folder(out or Path("runs"))
+    run = out or _folder(images.resolve().name if images is not None else config or model or source)
+    main_process = is_first_process()
+    with reporting() as report:
+        if images is not None and not resume:
+            names = [change.partition("=")[0].strip() for change in changes]
+            resolved = choose_settings(resolved, images, names, source == "folder", main_process, report)
+        splits = load_splits(resolved, report)
+    with _logging(main_process):
+        metrics = fit(resolved, run, resume, splits=splits)
+    if main_process:
+        title = f"{resolved.model.name} on {metrics['protocol']}"
+        draw_metrics(metrics, run / "metrics.png", title, splits.protocol.boundary)
+        metrics_table(metrics, resolved.model.name)
+        typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
+        if images is not None:
+            finish(run, splits, onnx)
+
+
+def _recipe(model: str | None) -> str:
+    """The preset that a model is trained with."""
+    from fourierscale.models import model_info
+    from fourierscale.training.errors import ConfigError
+
+    try:
+        return "tiny" if model is None else model_info(model).recipe
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _folder(name: str) -> Path:
+    # processes of one run start moments apart: the first one's choice holds for all
+    stamp = os.environ.setdefault("FOURIERSCALE_RUN", time.strftime("%Y%m%d-%H%M%S"))
+    return Path("runs") / f"{Path(name).stem}-{stamp}"
+
+
+@contextmanager
+def _logging(main_process: bool) -> Iterator[None]:
+    """A line per epoch on standard error, of this library alone."""
+    logger, handler = logging.getLogger("fourierscale"), logging.StreamHandler(sys.stderr)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO if main_process else logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

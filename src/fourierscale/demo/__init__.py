@@ -1,7 +1,0 @@
-"""The main job in a few minutes: shipped weights measured, two nets trained on the spot, one page with the results."""
-
-from fourierscale.demo.report import write_report
-from fourierscale.demo.rows import Row, result_rows
-from fourierscale.demo.stages import Demo, DemoSettings, Entry, Listener, run_demo
-
-__all__ = ["Demo", "DemoSettings", "Entry", "Listener", "Row", "result_rows", "run_demo", "write_report"]

@@ -1,0 +1,1 @@
+"""The laboratory: what reproduces, measures and shows. Nobody outside it and the command line imports it."""

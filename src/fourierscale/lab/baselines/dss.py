@@ -1,0 +1,221 @@
+r"""DSS: deep scale-spaces (Worrall and Welling, NeurIPS 2019).
+
+An image is lifted to its scale-space: blurred more and more. A kernel meets scale :math:`s` with its taps
+:math:`2^s` samples apart. Halving an image then moves its features by one scale. Features are ``(B, C, S, H, W)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.lab.baselines.same_conv import same_conv2d
+from fourierscale.lab.baselines.scale_space import GaussianLift
+from fourierscale.lab.baselines.scales import split_scales, stack_scales
+from fourierscale.models.registry import ModelInfo, register
+from fourierscale.nn.checks import choice, positive
+
+__all__ = ["DilatedScaleConv2d", "DssInit", "build_dss_mnist", "build_dss_stl10"]
+
+CITATION = "Worrall and Welling, Deep Scale-spaces: Equivariance Over Scale, NeurIPS 2019"
+DssInit: TypeAlias = Literal["he", "delta"]
+"""How weights begin; see :class:`DilatedScaleConv2d`."""
+
+
+class DilatedScaleConv2d(nn.Module):
+    r"""From features with a scale axis to such features: the same taps, further apart at coarser scales.
+
+    .. math:: y[c', s](p) = \sum_c \sum_{e < E} \sum_q w_{c' c e}[q] \, x[c, s + e](p + 2^s q)
+
+    Padding is with zeros, "same"; there is no bias. For :math:`x'[s] = x[s + 1](2 p)`, the scale-space of the halved
+    image, :math:`y'[s](p) = y[s + 1](2 p)` exactly.
+
+    Weights begin with ``"he"`` as :math:`N(0, 2 / n)`, ``n`` weights per output channel. With ``"delta"`` each output
+    channel begins as a mean over a group of input channels, the middle taps being :math:`g / C'` with :math:`g` the
+    greatest common divisor of the two numbers of channels, and the other weights uniform in :math:`\pm 0.01`.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the output.
+        kernel_size: Odd number of taps per axis.
+        scales: Scales of the output; the input needs ``extent - 1`` more, and further ones are not read.
+        extent: How many neighbouring scales :math:`E` the kernel reads.
+        stride: Stride of the convolution.
+        init: ``"he"`` or ``"delta"``.
+
+    >>> DilatedScaleConv2d(2, 4, 3, scales=3, extent=2)(torch.rand(1, 2, 4, 12, 12)).shape
+    torch.Size([1, 4, 3, 12, 12])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        scales: int,
+        extent: int = 1,
+        stride: int = 1,
+        init: DssInit = "he",
+    ) -> None:
+        super().__init__()
+        choice(init, get_args(DssInit), "initial weights")
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise ValueError(f"a kernel is centred on a sample, so its size must be odd, got {kernel_size}")
+        self.in_channels = positive(in_channels, "in_channels")
+        self.out_channels = positive(out_channels, "out_channels")
+        self.scales = positive(scales, "scales")
+        self.extent = positive(extent, "extent")
+        self.stride = positive(stride, "stride")
+        self.kernel_size = kernel_size
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, extent, kernel_size, kernel_size))
+        if init == "he":
+            nn.init.normal_(self.weight, std=math.sqrt(2 / self.weight[0].numel()))
+        else:
+            self._begin_as_identity()
+
+    def _begin_as_identity(self) -> None:
+        groups, middle = math.gcd(self.in_channels, self.out_channels), self.kernel_size // 2
+        nn.init.uniform_(self.weight, -0.01, 0.01)
+        inputs = torch.arange(self.in_channels) * groups // self.in_channels
+        outputs = torch.arange(self.out_channels) * groups // self.out_channels
+        same = (outputs[:, None] == inputs)[:, :, None]
+        with torch.no_grad():
+            taps = self.weight[..., middle, middle]
+            taps.copy_(torch.where(same, groups / self.out_channels, taps))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features ``(B, C, S + E - 1, H, W)`` to ``(B, C', S, H, W)``."""
+        if x.ndim != 5 or x.shape[2] < self.scales + self.extent - 1:
+            raise ValueError(
+                f"expected features of shape (batch, {self.in_channels}, at least {self.scales + self.extent - 1} "
+                f"scales, height, width), got {tuple(x.shape)}"
+            )
+        weight = self.weight.transpose(1, 2).flatten(1, 2)  # (C', E C, k, k)
+        # One convolution per scale: in one for all, nearly every tap of the widest kernels would be a zero.
+        images = split_scales(x, self.extent)[: self.scales]
+        return stack_scales([same_conv2d(part, weight, self.stride, dilation=2**s) for s, part in enumerate(images)])
+
+    def extra_repr(self) -> str:
+        """Sizes, for ``print(model)``."""
+        return (
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, scales={self.scales}, "
+            f"extent={self.extent}, stride={self.stride}"
+        )
+
+
+def build_dss_mnist(
+    in_channels: int = 1,
+    classes: int = 10,
+    widths: Sequence[int] = (32, 63, 95),
+    hidden: int = 256,
+    dropout: float = 0.7,
+    vector: bool = False,
+    scales: int = 2,
+    zero_scale: float = 0.25,
+) -> MnistFrame:
+    """DSS for digits: 7x7 kernels at two scales.
+
+    Args:
+        in_channels: Channels of the image.
+        classes: Number of classes.
+        widths: Channels of the stages.
+        hidden: Width of the MLP.
+        dropout: Dropout behind the hidden layer.
+        vector: Whether the image is lifted once and the scale axis kept to the head; else each stage lifts, and takes
+            the maximum.
+        scales: How many.
+        zero_scale: The blur of an image, in samples.
+    """
+
+    def conv(inputs: int, outputs: int, stage: int) -> nn.Module:
+        layer = DilatedScaleConv2d(inputs, outputs, 7, scales)
+        return layer if vector else nn.Sequential(GaussianLift(scales, zero_scale), layer)
+
+    return MnistFrame(
+        conv,
+        in_channels,
+        classes,
+        widths,
+        hidden,
+        dropout,
+        keep_scales=(vector, vector, vector),
+        door=GaussianLift(scales, zero_scale) if vector else None,
+    )
+
+
+def build_dss_stl10(
+    in_channels: int = 3,
+    classes: int = 10,
+    widths: Sequence[int] = (16, 128, 240, 512),
+    dropout: float = 0.3,
+    scales: int = 4,
+    zero_scale: float = 0.5,
+) -> WideResNet:
+    """DSS for photographs: a wide residual net whose groups 1 and 2 begin with kernels over two neighbouring scales.
+
+    So four scales become three and then two.
+
+    Args:
+        in_channels: Channels of the image.
+        classes: Number of classes.
+        widths: Channels of the stem and of the three groups.
+        dropout: Dropout in the blocks.
+        scales: How many at the door, three or more.
+        zero_scale: The blur of an image, in samples.
+    """
+    if scales < 3:
+        raise ValueError(f"two layers end with one scale fewer, so the net needs at least 3 scales, got {scales}")
+    left = (scales, scales - 1, scales - 2, scales - 2)  # behind the entry of each group
+
+    def conv(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
+        extent = 2 if place.entry and place.group < 3 else 1
+        return DilatedScaleConv2d(inputs, outputs, 3, left[place.group], extent, stride, init="delta")
+
+    def shortcut(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
+        return DilatedScaleConv2d(inputs, outputs, 1, left[place.group], 1, stride, init="delta")
+
+    door = GaussianLift(scales, zero_scale)
+    return WideResNet(in_channels, classes, widths, dropout, conv=conv, shortcut=shortcut, door=door)
+
+
+register(
+    ModelInfo(
+        "dss-mnist",
+        build_dss_mnist,
+        {},
+        "lift to two blurs and dilated kernels, maximum over scales in each stage",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "dss-vector-mnist",
+        build_dss_mnist,
+        {"vector": True},
+        "one lift to two blurs, dilated kernels, scales kept to the head",
+        "mnist-baseline",
+        "zero",
+        28,
+        CITATION,
+    )
+)
+register(
+    ModelInfo(
+        "dss-stl10",
+        build_dss_stl10,
+        {},
+        "the wide residual net over four blurs, with dilated kernels",
+        "stl10-baseline",
+        "zero",
+        96,
+        CITATION,
+    )
+)

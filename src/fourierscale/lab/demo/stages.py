@@ -1,0 +1,251 @@
+"""What the demo does, stage by stage; it prints nothing and tells a :class:`Listener` how far it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from fourierscale.data import ScaledSplits, load_protocol
+from fourierscale.lab.demo.cnn import SmallCNN, train_cnn
+from fourierscale.models.registry import load_pretrained
+from fourierscale.training import StoppedError, fit, load_config, load_model
+from fourierscale.training.callbacks import read_log
+from fourierscale.training.evaluate import evaluate
+
+__all__ = ["Demo", "DemoSettings", "Entry", "Listener", "run_demo"]
+
+PROTOCOL, PRETRAINED = "mnist-scale", "scalenet-mnist"
+TINY = "scalenet-tiny"
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """How much the demo does.
+
+    Attributes:
+        limit: At most so many test images; 0 means all.
+        data_dir: A folder that may hold MNIST; looked at first.
+        offline: Try neither mirrors nor npm.
+        sample: Images that are really downscaled, for Equi-Err; never more than ``limit``.
+        cnn_epochs: Passes of the small CNN over the training images.
+        tiny_epochs: Passes of ``scalenet-tiny``.
+        tiny_settings: Further fields of its config, for example ``"data.batch_size=32"``.
+        batch_size: Images in a batch when measuring.
+        seed: Of both trainings.
+    """
+
+    limit: int = 2000
+    data_dir: Path | None = None
+    offline: bool = False
+    sample: int = 64
+    cnn_epochs: int = 4
+    tiny_epochs: int = 3
+    tiny_settings: tuple[str, ...] = ()
+    batch_size: int = 64
+    seed: int = 0
+
+
+class Listener(Protocol):
+    """Told what happens."""
+
+    def stage(self, title: str) -> None:
+        """A stage begins."""
+
+    def done(self, seconds: float) -> None:
+        """The stage has ended."""
+
+    def report(self, text: str, fraction: float | None) -> None:
+        """So much of the stage is done; ``None`` where the text is news."""
+
+
+class Silent:
+    """A listener that keeps it to itself."""
+
+    def stage(self, title: str) -> None:
+        """Nothing."""
+
+    def done(self, seconds: float) -> None:
+        """Nothing."""
+
+    def report(self, text: str, fraction: float | None) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model and what was measured.
+
+    Attributes:
+        name: For tables.
+        key: One short word, for colours.
+        origin: Where its weights come from.
+        model: The model itself.
+        metrics: What ``evaluate`` gives.
+    """
+
+    name: str
+    key: str
+    origin: str
+    model: nn.Module
+    metrics: dict[str, Any]
+
+    @property
+    def parameters(self) -> int:
+        """How many it has."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+@dataclass
+class Demo:
+    """Everything that the tables and the page show."""
+
+    settings: DemoSettings
+    splits: ScaledSplits
+    device: str
+    entries: list[Entry] = field(default_factory=list)
+    epochs: list[dict[str, str]] = field(default_factory=list)
+    """Rows of the log of ``scalenet-tiny``."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What each stage took."""
+
+    @property
+    def size(self) -> int:
+        """Side of the images at their full resolution."""
+        return max(self.splits.protocol.resolutions)
+
+
+def run_demo(
+    out: str | os.PathLike[str],
+    settings: DemoSettings | None = None,
+    listener: Listener | None = None,
+    pretrained: Callable[[], nn.Module] | None = None,
+) -> Demo:
+    """Measure the shipped weights, train a small CNN and ``scalenet-tiny``, measure both on the same test images.
+
+    Args:
+        out: Folder for the trained ``scalenet-tiny``; made if it is not there.
+        settings: How much to do.
+        listener: Told about every stage.
+        pretrained: Gives the trained model; the weights that ship with the package if not given.
+    """
+    settings, listener = settings or DemoSettings(), listener or Silent()
+    folder = Path(out).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(title: str) -> Iterator[None]:
+        listener.stage(title)
+        started = time.perf_counter()
+        yield
+        seconds[title] = time.perf_counter() - started
+        listener.done(seconds[title])
+
+    with stage("get MNIST"):
+        splits = load_protocol(PROTOCOL, settings.data_dir, settings.offline, report=listener.report)
+        listener.report(f"source: {splits.source}", None)
+        listener.report(f"{len(splits.train):,} training, {len(splits.test):,} test images; {splits.note}", None)
+    demo = Demo(settings, splits, device, seconds=seconds)
+    with stage(f"measure the shipped weights of {PRETRAINED}"):
+        model = (pretrained or (lambda: load_pretrained(PRETRAINED)))()
+        demo.entries.append(Entry("ours, shipped weights", "ours", "shipped", model, _measure(demo, model, listener)))
+        listener.report(_summary(demo.entries[-1]), None)
+    with stage("train and measure a small plain CNN"):
+        cnn = train_cnn(
+            splits.train,
+            len(splits.classes),
+            demo.size,
+            settings.cnn_epochs,
+            seed=settings.seed,
+            device=device,
+            report=listener.report,
+        )
+        demo.entries.append(Entry("small CNN", "cnn", "trained just now", cnn, _measure(demo, cnn, listener)))
+        listener.report(_summary(demo.entries[-1]), None)
+    with stage(f"train and measure {TINY}"):
+        demo.entries.insert(1, _tiny(demo, folder / TINY, listener))
+        listener.report(_summary(demo.entries[1]), None)
+    return demo
+
+
+def _measure(demo: Demo, model: nn.Module, listener: Listener) -> dict[str, Any]:
+    settings, padded = demo.settings, isinstance(model, SmallCNN)
+    return evaluate(
+        model,
+        demo.splits,
+        fit="zero" if padded else None,
+        fit_size=demo.size if padded else None,
+        batch_size=settings.batch_size,
+        limit=settings.limit,
+        sample=_sample(settings),
+        device=demo.device,
+        temperature_images=4 * settings.sample,
+        report=listener.report,
+    )
+
+
+def _tiny(demo: Demo, folder: Path, listener: Listener) -> Entry:
+    """Train into a folder of its own, then keep weights and log: a second demo may write over the first."""
+    settings = demo.settings
+    config = load_config(
+        "tiny",
+        [
+            f"train.epochs={settings.tiny_epochs}",
+            f"train.seed={settings.seed}",
+            "train.progress=false",
+            f"eval.limit={settings.limit}",
+            f"eval.sample={_sample(settings)}",
+            *settings.tiny_settings,
+        ],
+    )
+    with tempfile.TemporaryDirectory() as scratch, _epochs(listener):
+        run = Path(scratch) / "run"
+        try:
+            metrics = fit(config, run, splits=demo.splits)
+        except StoppedError:  # whose advice is how to continue a run that ends with this folder
+            raise KeyboardInterrupt from None
+        demo.epochs = read_log(run / "log.csv")
+        folder.mkdir(exist_ok=True)
+        for name in ("config.toml", "log.csv", "metrics.json", "model.json", "model.safetensors"):
+            shutil.copyfile(run / name, folder / name)
+    return Entry("ours, tiny", "tiny", "trained just now", load_model(folder), metrics)
+
+
+def _sample(settings: DemoSettings) -> int:
+    return min(settings.sample, settings.limit or settings.sample)
+
+
+def _summary(entry: Entry) -> str:
+    metrics = entry.metrics
+    return f"accuracy {metrics['accuracy']:.4f} on {metrics['images']:,} test images"
+
+
+@contextmanager
+def _epochs(listener: Listener) -> Iterator[None]:
+    """Pass the line that training logs for each epoch on to the listener."""
+
+    class Forward(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            listener.report(record.getMessage(), None)
+
+    logger, handler = logging.getLogger("fourierscale.training.callbacks"), Forward()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,173 @@
+"""What the page asks for: one image at one resolution, through every net, as numbers that JSON can carry."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.functional import downscale
+from fourierscale.pages.lens import Lens
+from fourierscale.testing import relative_error
+
+__all__ = ["LookError", "Net", "Viewer"]
+
+MAX_SIDE = 512  # of an image that is sent; the page makes larger ones smaller
+
+
+class LookError(ValueError):
+    """Something that cannot be looked at; its text is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net to look through.
+
+    Attributes:
+        key: ``"ours"``, ``"cnn"`` or ``"tiny"``: its colour on the page; each net has another.
+        name: For captions.
+        model: In evaluation mode.
+        data: How its images were prepared, from the description of its weights.
+    """
+
+    key: str
+    name: str
+    model: nn.Module
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    features: Tensor
+    probabilities: Tensor  # (levels, classes)
+
+
+class Viewer:
+    """Looks at one image after the other through the same nets; what was computed for the last image is kept.
+
+    Args:
+        nets: The first decides sizes and classes; those behind it take the same images.
+
+    >>> from fourierscale.models import create_model
+    >>> data = {"mean": [0.1], "std": [0.3], "fit": None, "fit_size": None, "kind": "ideal", "channels": 1}
+    >>> data |= {"classes": list("0123456789"), "resolutions": range(8, 29), "equivariance": range(8, 29, 4)}
+    >>> viewer = Viewer([Net("ours", "ours", create_model("scalenet-tiny").eval(), data)])
+    >>> look = viewer.look(bytes(range(196)) * 4, 28, 12)
+    >>> look["size"], look["resolution"], len(look["levels"]), look["nets"]["ours"]["small"]["side"]
+    (28, 12, 6, 12)
+    """
+
+    def __init__(self, nets: Sequence[Net]) -> None:
+        self.nets = list(nets)
+        self.lenses = {net.key: Lens.of_data(net.model, net.data) for net in self.nets}
+        self.data = self.nets[0].data
+        self.lowest, self.highest = min(self.data["equivariance"]), max(self.data["equivariance"])
+        self._lock = threading.Lock()
+        self._image: str | None = None
+        self._seen: dict[tuple[str, int], _Seen] = {}
+
+    def about(self) -> dict[str, Any]:
+        """What the page must know before the first image."""
+        return {
+            "size": self.highest,
+            "channels": self.data["channels"],
+            "classes": list(self.data["classes"]),
+            "resolutions": sorted(self.data["equivariance"]),
+            "levels": self.levels(),
+            "nets": [
+                {"key": net.key, "name": net.name, "parameters": sum(p.numel() for p in net.model.parameters())}
+                for net in self.nets
+            ],
+            "maxSide": MAX_SIDE,
+        }
+
+    def levels(self) -> dict[int, int]:
+        """Which level of the first net answers for each resolution; 0 everywhere if it has no levels."""
+        levels_of = getattr(self.nets[0].model, "levels_of", None)
+        return {r: 0 if levels_of is None else len(levels_of((r, r))) - 1 for r in sorted(self.data["equivariance"])}
+
+    def warm(self) -> None:
+        """Look once, so that the first look of the page is as quick as the others."""
+        count = self.highest**2 * self.data["channels"]
+        self.look(bytes(i % 251 for i in range(count)), self.highest, self.lowest)
+
+    @torch.inference_mode()
+    def look(self, pixels: bytes, side: int, resolution: int, rank: int = 0) -> dict[str, Any]:
+        """Features both ways round, their difference, and probabilities.
+
+        Args:
+            pixels: One byte per sample, rows of the square image one after the other, channels last.
+            side: Of the image; a larger one than the net's images is ideally downscaled to their size.
+            resolution: To downscale the image to.
+            rank: Which channel: 0 is the one that varies most over the image, 1 the next.
+        """
+        started = time.perf_counter()
+        with self._lock:
+            x = self._open(pixels, side)
+            size = int(x.shape[-1])
+            if not self.lowest <= resolution <= size:
+                raise LookError(f"expected a resolution from {self.lowest} to {size} pixels, got {resolution}")
+            small = self.lenses[self.nets[0].key].downscale(x, resolution)
+            nets = {net.key: self._both_ways(net, x, small, rank) for net in self.nets}
+            levels = self._see(self.nets[0], x).probabilities
+        return {
+            "size": size,
+            "resolution": resolution,
+            "image": _grid(small[0].movedim(0, -1), 0.0, 1.0),
+            "nets": nets,
+            "levels": levels.tolist(),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _open(self, pixels: bytes, side: int) -> Tensor:
+        channels = int(self.data["channels"])
+        if not self.lowest <= side <= MAX_SIDE:
+            raise LookError(f"expected an image of {self.lowest} to {MAX_SIDE} pixels a side, got {side}")
+        if len(pixels) != side * side * channels:
+            raise LookError(f"expected {side} x {side} x {channels} bytes of pixels, got {len(pixels)}")
+        if len(set(pixels)) == 1:  # norms would amplify its rounding errors, there being nothing else
+            raise LookError("the image is blank: draw something, or choose another")
+        digest = hashlib.sha256(pixels).hexdigest()
+        if digest != self._image:
+            self._image = digest
+            self._seen.clear()
+        x = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, side, side, channels).movedim(-1, 1)
+        x = x.float() / 255
+        boundary = self.lenses[self.nets[0].key].boundary
+        return downscale(x, self.highest, boundary=boundary) if side > self.highest else x
+
+    def _see(self, net: Net, x: Tensor) -> _Seen:
+        key = net.key, int(x.shape[-1])
+        if key not in self._seen:
+            features, logits = self.lenses[net.key].both(x)
+            self._seen[key] = _Seen(features, logits[0].softmax(-1).cpu())
+        return self._seen[key]
+
+    def _both_ways(self, net: Net, x: Tensor, x_small: Tensor, rank: int) -> dict[str, Any]:
+        lens, size, resolution = self.lenses[net.key], int(x.shape[-1]), int(x_small.shape[-1])
+        large, small = self._see(net, x), self._see(net, x_small)
+        shrunk = lens.shrink(large.features, small.features, resolution / size)
+        order = lens.picture(large.features, size)[0].flatten(1).var(1).argsort(descending=True)
+        channel = int(order[max(0, min(rank, len(order) - 1))])
+        maps = [lens.picture(value[:, channel], resolution)[0].cpu() for value in (small.features, shrunk)]
+        low, high = min(float(m.min()) for m in maps), max(float(m.max()) for m in maps)
+        return {
+            "small": _grid(maps[0], low, high),
+            "shrunk": _grid(maps[1], low, high),
+            "error": relative_error(shrunk, small.features),
+            "channel": channel,
+            "channels": len(order),
+            "probabilities": small.probabilities[-1].tolist(),
+        }
+
+
+def _grid(values: Tensor, low: float, high: float) -> dict[str, Any]:
+    """A picture ``(m, m)`` or ``(m, m, C)`` as whole numbers from 0 (``low``) to 255 (``high``)."""
+    scaled = (values - low) * (255 / max(high - low, 1e-12))
+    return {"side": values.shape[0], "values": scaled.round().clamp(0, 255).int().flatten().tolist()}

@@ -1,0 +1,14 @@
+"""The paper's tables as experiments: as data, run by an engine, shown beside the paper's figures.
+
+>>> from fourierscale.lab.tables import TABLES
+>>> TABLES["mnist-all"].rows[0].preset
+'mnist-baseline'
+
+``fourierscale reproduce run mnist-all`` runs one, ``fourierscale reproduce report`` writes ``docs/report.html``.
+"""
+
+from fourierscale.lab.tables.paper import PAPER, PaperTable, paper_rows
+from fourierscale.lab.tables.rows import Column, Row, Table
+from fourierscale.lab.tables.tables import TABLES, find_rows, find_table
+
+__all__ = ["PAPER", "TABLES", "Column", "PaperTable", "Row", "Table", "find_rows", "find_table", "paper_rows"]

@@ -1,0 +1,116 @@
+"""What results cannot show: features of shipped nets, ours and a small CNN, both ways round, at every resolution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fourierscale.auditing import Audit, audit
+from fourierscale.data import ScaledSplits, load_protocol
+from fourierscale.data.fit import Fit
+from fourierscale.functional import downscale
+from fourierscale.functional.resample import Kind
+from fourierscale.models.registry import load_pretrained
+from fourierscale.pages.pictures import BothWays, both_ways, choose_digit
+
+__all__ = ["Figures", "Net", "layer_errors", "make_figures", "shipped_figures"]
+
+SHIPPED = {"mnist-scale": "scalenet-mnist", "mnist-scale-gaussian": "scalenet-mnist-gaussian"}
+"""Weights for digits that are downscaled ideally and for those that are not, by protocol."""
+PLAIN = "cnn-small"
+
+
+@dataclass(frozen=True)
+class Net:
+    """One net's share of the figures.
+
+    Attributes:
+        model: It.
+        maps: The channel that varies most of the last layer, for each resolution.
+        errors: Relative squared error behind each activation, for each resolution; see :func:`fourierscale.audit`.
+    """
+
+    model: nn.Module
+    maps: list[BothWays]
+    errors: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A digit at every resolution and what two nets make of it.
+
+    Attributes:
+        kind: How digits are downscaled.
+        original: The digit, normalised, ``(1, C, n, n)``.
+        resolutions: Those below it, coarse to fine.
+        digit: The digit at each of them, ``(m, m)``.
+        ours: The shipped net.
+        cnn: A plain one.
+        digits: How many digits the errors are of.
+    """
+
+    kind: Kind
+    original: Tensor
+    resolutions: list[int]
+    digit: list[Tensor]
+    ours: Net
+    cnn: Net
+    digits: int
+
+    @property
+    def size(self) -> int:
+        """The digit's own resolution."""
+        return int(self.original.shape[-1])
+
+
+def shipped_figures(tell: Callable[[str], None]) -> list[Figures]:
+    """Of the weights that ship with the package, for each kind of downscaling; digits must be on this machine.
+
+    Args:
+        tell: Told what is being computed.
+    """
+    found, cnn = [], load_pretrained(PLAIN)
+    for protocol, weights in SHIPPED.items():
+        tell(f"feature maps of {weights} and {PLAIN}")
+        found.append(make_figures(load_protocol(protocol, offline=True), load_pretrained(weights), cnn))
+    return found
+
+
+def make_figures(splits: ScaledSplits, ours: nn.Module, cnn: nn.Module, digits: int = 32) -> Figures:
+    """Compute the figures.
+
+    Args:
+        splits: Digits.
+        ours: A net that gives coefficients.
+        cnn: One of a single input size that gives maps; smaller images are padded with black.
+        digits: How many test digits the errors of the layers are measured on.
+    """
+    ours, cnn = ours.eval(), cnn.eval()
+    size = max(splits.protocol.resolutions)
+    chosen = choose_digit(splits)
+    resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
+    pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255
+
+    def errors(model: nn.Module, module: str, fit: Fit | None = None) -> list[list[float]]:
+        mean, std = (value.flatten().tolist() for value in (splits.test.mean, splits.test.std))
+        found = audit(model, pixels, resolutions, kinds=[kind], fit=fit, mean=mean, std=std, shifts=())
+        return layer_errors(found, module)
+
+    return Figures(
+        kind,
+        chosen,
+        resolutions,
+        [downscale(chosen, r, kind)[0, 0] for r in resolutions],
+        Net(ours, both_ways(ours, splits, chosen, resolutions), errors(ours, "ScaleActivation2d")),
+        Net(cnn, both_ways(cnn, splits, chosen, resolutions, "zero"), errors(cnn, "ReLU", "zero")),
+        len(pixels),
+    )
+
+
+def layer_errors(found: Audit, module: str) -> list[list[float]]:
+    """Errors of the layers of one class, layer by resolution."""
+    layers = [layer for layer in found.layers if layer.module == module]
+    return [[layer.errors[found.kind][r] for r in found.resolutions] for layer in layers]

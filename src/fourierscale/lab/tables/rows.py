@@ -1,0 +1,202 @@
+"""What tables are made of: columns, rows, and the rows that several tables have.
+
+A row names a preset and settings as ``fourierscale train --config PRESET --set SECTION.FIELD=VALUE`` takes them; a
+column names what is measured and may add settings of its own (fewer training images, another padding).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fourierscale.lab.tables.paper import OURS, PaperTable
+
+__all__ = [
+    "COLOUR",
+    "DIGITS",
+    "EQUIVARIANT",
+    "FOURIER",
+    "TITLES",
+    "Baseline",
+    "Column",
+    "Row",
+    "Table",
+    "baseline_rows",
+    "metric_columns",
+    "our_rows",
+    "really_downscaled",
+    "with_settings",
+]
+
+SEEDS = (0, 1, 2)
+TITLES = {"accuracy": "Acc", "scale_con": "Scale-Con", "equi_err": "Equi-Err"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One figure of each row.
+
+    Attributes:
+        key: The paper's column: a metric, and behind an ``@`` what the table varies.
+        title: Above the column.
+        settings: On top of those of the row; columns with equal settings share a run.
+    """
+
+    key: str
+    title: str
+    settings: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> str:
+        """Name of the figure among a run's metrics."""
+        return self.key.partition("@")[0]
+
+    @property
+    def variant(self) -> str:
+        """What the table varies, or nothing."""
+        return self.key.partition("@")[2]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    Attributes:
+        key: What ``--rows`` takes.
+        label: In front of the line.
+        preset: Name of the recipe.
+        settings: Fields of the config that differ from it.
+        paper: The line of the paper that stands beside; ``None`` where it has none.
+        changes: What differs from the paper, in words.
+        apart: Whether what the columns vary does not reach it, so that one run stands behind all of them.
+    """
+
+    key: str
+    label: str
+    preset: str
+    settings: tuple[str, ...] = ()
+    paper: str | None = None
+    changes: tuple[str, ...] = ()
+    apart: bool = False
+
+    def settings_in(self, column: Column) -> tuple[str, ...]:
+        """Fields of the config that differ from the preset in the run behind a column."""
+        return self.settings if self.apart else (*self.settings, *column.settings)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper, or one of its tables on other images.
+
+    Attributes:
+        name: What ``fourierscale reproduce run`` takes.
+        title: Above the table.
+        protocol: The data.
+        columns: What is measured.
+        rows: What is trained.
+        paper: The printed table.
+        other_protocol: Whether the paper's figures belong to other images than ours, and are no target.
+        note: What differs from the paper in every row.
+        seeds: Each row is trained with these if the user names none.
+    """
+
+    name: str
+    title: str
+    protocol: str
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    paper: PaperTable
+    other_protocol: bool = False
+    note: str = ""
+    seeds: tuple[int, ...] = SEEDS
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A model of others: the paper's name for it, and the start of its names here."""
+
+    key: str
+    label: str
+    paper: str
+    changes: tuple[str, ...] = ()
+
+
+VARIANT = ("the paper does not say which variant its row is",)
+EQUIVARIANT = (
+    Baseline("sesn", "SESN", "SESN", VARIANT),
+    Baseline("dss", "DSS", "DSS", VARIANT),
+    Baseline("si-convnet", "SI-ConvNet", "SI-ConvNet"),
+    Baseline("ss-cnn", "SS-CNN", "SS-CNN"),
+    Baseline("disco", "DISCO", "DISCO"),
+)
+FOURIER = Baseline("fourier-cnn", "Fourier CNN", "Fourier CNN", ("the paper gives neither widths nor head",))
+DIGITS = (
+    Baseline("cnn", "CNN", "CNN"),
+    Baseline(
+        "per-resolution-cnn", "CNN per resolution", "Per Res. CNN", ("padded to 28 pixels; the paper does not say",)
+    ),
+    EQUIVARIANT[0],
+    Baseline("sesn-vector", "SESN, vector", "SESN", VARIANT),
+    *EQUIVARIANT[1:],
+    FOURIER,
+)
+COLOUR = (Baseline("wrn", "Wide ResNet", "Wide ResNet"), *EQUIVARIANT, FOURIER)
+
+TAPS = "5x5 taps as in the published code; the paper says 7x7 and 11x11"
+BEST = "our recipe: other head, hinge, augmentation and schedule"
+AUGMENTED = "augmented as our best recipe is"
+REAL = f"{BEST}; warps in front of the downscaling, and a second pass on images that are really downscaled"
+
+
+def baseline_rows(
+    baselines: Sequence[Baseline], data: str, augment: str, own: Sequence[str] = (), fit: str | None = None
+) -> tuple[Row, ...]:
+    """Each baseline under its own recipe, then with the augmentation of our best recipe.
+
+    Args:
+        baselines: The models.
+        data: ``"mnist"`` or ``"stl10"``, the end of the models' names and the start of their presets'.
+        augment: Our augmentation.
+        own: Further settings of the models' own recipe.
+        fit: How images reach models of one input size, if not as the models say; the Fourier CNN takes every size.
+    """
+    rows = []
+    for baseline in baselines:
+        preset = f"{data}-fourier-cnn" if baseline is FOURIER else f"{data}-baseline"
+        fitted = () if fit is None or baseline is FOURIER else (f"data.fit={fit}",)
+        settings = (f"model.name={baseline.key}-{data}", *fitted)
+        row = Row(baseline.key, baseline.label, preset, (*settings, *own), baseline.paper, baseline.changes)
+        augmented = replace(
+            row,
+            key=f"{row.key}-augmented",
+            label=f"{row.label} + augmentation",
+            settings=(*settings, f"data.augment={augment}"),
+            changes=(*row.changes, AUGMENTED),
+        )
+        rows += [row, augmented]
+    return tuple(rows)
+
+
+def our_rows(data: str, end: str = "", label: str = "", settings: Sequence[str] = (), paper: str = OURS) -> list[Row]:
+    """Our model under the paper's recipe and under our best one."""
+    name, told = f"ours{label}", (TAPS,) if data == "mnist" else ()
+    return [
+        Row(f"ours-paper{end}", f"{name}, the paper's recipe", f"{data}-paper", tuple(settings), paper, told),
+        Row(f"ours-best{end}", f"{name}, best recipe", f"{data}-best", tuple(settings), paper, (BEST,)),
+    ]
+
+
+def really_downscaled(best: Row, augment: str) -> Row:
+    """Our best recipe where downscaling is not ideal, so that a level is not what the downscaled image gives."""
+    settings = (f"data.augment={augment}", "loss.weight=1", "loss.margin=4", "loss.real=1", "loss.features=1")
+    return replace(best, settings=(*best.settings, *settings), changes=(REAL,))
+
+
+def metric_columns(paper: PaperTable) -> tuple[Column, ...]:
+    """The columns that the paper prints, where each is a metric and nothing varies."""
+    return tuple(Column(key, TITLES[key]) for key in paper.columns)
+
+
+def with_settings(rows: Sequence[Row], *settings: str) -> tuple[Row, ...]:
+    """Rows with further fields of the config set in each."""
+    return tuple(replace(row, settings=(*row.settings, *settings)) for row in rows)

@@ -1,0 +1,145 @@
+"""Pictures for the page: feature maps both ways round, and digits with their probabilities at every level."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from fourierscale.data import ScaledSplits
+from fourierscale.data.fit import Fit
+from fourierscale.functional import grid
+from fourierscale.pages.lens import Lens
+from fourierscale.testing import relative_error
+
+__all__ = ["BothWays", "Judged", "both_ways", "choose_digit", "judge", "png"]
+
+
+@dataclass(frozen=True)
+class BothWays:
+    """One channel of a model's last feature map at one resolution.
+
+    Attributes:
+        of_small: Features of the downscaled image ``(m, m)``.
+        shrunk: Downscaled features of the image, of the same size.
+        error: Relative squared difference over all channels.
+    """
+
+    of_small: Tensor
+    shrunk: Tensor
+    error: float
+
+
+@torch.inference_mode()
+def both_ways(
+    model: nn.Module, splits: ScaledSplits, digit: Tensor, resolutions: Sequence[int], fit: Fit | None = None
+) -> list[BothWays]:
+    """Features of the downscaled image and downscaled features of the image, for each resolution.
+
+    The channel is the one that varies most over the image.
+
+    Args:
+        model: Has ``features``, and ``features_domain`` unless they are coefficients.
+        splits: Where the digit comes from.
+        digit: ``(1, C, n, n)``, normalised.
+        resolutions: Where to look.
+        fit: How images reach a model of one input size.
+    """
+    size, mean, std = int(digit.shape[-1]), splits.test.mean, splits.test.std
+    lens = Lens(model, mean, std, fit, size, splits.protocol.kind, splits.protocol.boundary)
+    x = digit * std + mean
+    large = lens.features(x)
+    channel = int(lens.picture(large, size)[0].flatten(1).var(1).argmax())
+    found = []
+    for r in resolutions:
+        small = lens.features(lens.downscale(x, r))
+        shrunk = lens.shrink(large, small, r / size)
+        maps = [lens.picture(value, r)[0, channel].cpu() for value in (small, shrunk)]
+        found.append(BothWays(maps[0], maps[1], relative_error(shrunk, small)))
+    return found
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A digit and what the model says of it.
+
+    Attributes:
+        image: ``(n, n)`` from 0 to 1.
+        label: Its class.
+        levels: Resolution that each level stands for, coarse to fine.
+        probabilities: Of each class at each level.
+    """
+
+    image: Tensor
+    label: int
+    levels: list[int]
+    probabilities: list[list[float]]
+
+
+@torch.inference_mode()
+def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 96) -> list[Judged]:
+    """A few test digits at full resolution: half of them the first ones, half the hardest when small.
+
+    Hardest are those to which the coarsest level gives the least probability, among the first so many.
+    """
+    device = next(model.parameters()).device
+    images = _images(splits, range(min(among, len(splits.test.labels))))
+    x = _normalised(splits, images).to(device)
+    size = int(x.shape[-1])
+    logits = torch.cat([model(x[first : first + 32]) for first in range(0, len(x), 32)])
+    probabilities = (logits[:, None] if logits.ndim == 2 else logits).float().softmax(-1).cpu()  # (B, L, classes)
+    labels = splits.test.labels[: len(x)].cpu()
+    levels_of = getattr(model, "levels_of", None)
+    levels = [] if levels_of is None else [grid(max(level)) for level in levels_of((size, size))][:-1]
+    coarsest = probabilities[torch.arange(len(x)), 0, labels]
+    easy = list(range(min(count - count // 2, len(x))))
+    hard = [int(item) for item in coarsest.argsort() if int(item) not in easy][: count // 2]
+    return [
+        Judged(
+            images[item, 0].cpu(),
+            int(labels[item]),
+            [*levels, size][-probabilities.shape[1] :],
+            probabilities[item].tolist(),
+        )
+        for item in (*easy, *hard)
+    ]
+
+
+def choose_digit(splits: ScaledSplits, label: int = 5) -> Tensor:
+    """The first test image of a class (of any, if there is none), normalised, ``(1, C, n, n)``."""
+    items = (splits.test.labels == label).nonzero().flatten().tolist() or [0]
+    return _normalised(splits, _images(splits, items[:1]))
+
+
+def png(values: Tensor, low: float | None = None, high: float | None = None, colours: str = "gray") -> str:
+    """A map ``(m, n)`` as a PNG in the text of a ``data:`` address.
+
+    Args:
+        values: What to draw.
+        low: Value of the darkest colour; the smallest value if not given.
+        high: Value of the brightest; the largest if not given.
+        colours: Name of a colour map of matplotlib.
+    """
+    from matplotlib import colormaps
+    from PIL import Image
+
+    array = values.double().numpy()
+    bottom, top = float(array.min() if low is None else low), float(array.max() if high is None else high)
+    pixels = colormaps[colours]((array - bottom) / max(top - bottom, 1e-12), bytes=True)[..., :3]
+    buffer = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _images(splits: ScaledSplits, items: Sequence[int]) -> Tensor:
+    """Test images ``(B, C, n, n)`` at full resolution, from 0 to 1."""
+    return splits.test.images[torch.tensor(list(items))].float() / 255
+
+
+def _normalised(splits: ScaledSplits, images: Tensor) -> Tensor:
+    return (images - splits.test.mean) / splits.test.std

@@ -1,0 +1,396 @@
+"""Everything the pages show is true: commands run, or are parsed to the last option; links and names exist.
+
+``pytest tests/test_docs.py -v`` lists what each line got: ``run`` means that it was run, on small stand-ins of the data
+and with fewer images or epochs where that is needed; ``parsed`` that its options, config, fields, and names of models,
+data and tables were resolved by the command itself, without the work. Python blocks are doctests, run by pytest itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import pkgutil
+import re
+import runpy
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import typer
+import yaml
+from PIL import Image
+
+import fourierscale
+from fourierscale import training
+from fourierscale.cli import main
+from fourierscale.data import find_protocol, get_augmentation
+from fourierscale.data.folder import ImageFolder
+from fourierscale.data.registry import DATASETS
+from fourierscale.lab.bench import choose_cases
+from fourierscale.models import list_models, load_pretrained
+from fourierscale.training import load_config
+from fourierscale.training.fit import resolve_model
+from tests.data.small_sets import IDX_NAMES, small_mnist
+from tests.data.test_stl10 import write_part
+from tests.docs.pages import PAGES, ROOT, Command, anchors, blocks, commands, links
+from tests.training.small_runs import write_digits
+
+SMALL = [
+    "model.overrides.widths=[4]",
+    "model.overrides.pool=1",
+    "model.overrides.hidden=8",
+    "train.progress=false",
+    "train.epochs=1",
+    "eval.limit=60",
+    "eval.sample=9",
+]
+# the commands that are run, and what makes them quick enough
+QUICK: dict[str, list[str]] = {
+    "data": [],
+    "predict": [],
+    "evaluate": ["--limit", "30", "--sample", "3"],
+    "reproduce list": [],
+    "reproduce status": [],
+    "reproduce run": ["--dry-run"],
+    "reproduce report": ["--no-figures"],
+    "train --resume": [],
+}
+LANGUAGES = {"python", "bash", "toml", "yaml", "text"}
+DONE: set[tuple[str, ...]] = set()
+COMMANDS = commands()
+
+
+def quick(words: list[str]) -> list[str] | None:
+    """What to add to a line of ``fourierscale`` to run it; None: it is only parsed."""
+    if "--onnx" in words:  # of a file that tests/export makes and predicts with
+        return None
+    for start, more in QUICK.items():
+        if words[1 : 1 + len(start.split())] == start.split():
+            return more
+    return None
+
+
+def outcome(command: Command) -> str:
+    apart = (
+        command.in_sentence or command.page == "docs/tutorial.md"
+    )  # whose lines test_tutorial.py runs in their order
+    runs = command.words[0] == "fourierscale" and not apart and quick(command.words) is not None
+    return "run" if runs else "parsed"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder with everything that the lines name: data, pictures, configs, a trained run."""
+    folder = tmp_path_factory.mktemp("place")
+    for name in ("cache/mnist", "downloads", "photos/cat", "photos/dog", "results", "docs"):
+        (folder / name).mkdir(parents=True)
+    write_digits(folder / "downloads", 700, 120)
+    for name in IDX_NAMES:
+        content = (folder / "downloads" / name).read_bytes()
+        (folder / "cache/mnist" / name).write_bytes(content)
+        (folder / "cache/mnist" / f"{name}.gz").write_bytes(content)
+    write_part(folder / "downloads", "train", 40)
+    write_part(folder / "downloads", "test", 60)
+    rng = np.random.default_rng(0)
+    pictures = [folder / name for name in ("digit.png", "scan.jpg")]
+    pictures += [folder / f"photos/{name}/{number}.jpg" for name in ("cat", "dog") for number in range(10)]
+    for path in pictures:
+        Image.fromarray(rng.integers(0, 256, (80, 70, 3), dtype=np.uint8)).save(path)
+    (folder / "my.yaml").write_text("model:\n  name: scalenet-tiny\noptim:\n  lr: 0.01\n")
+    (folder / "mine.toml").write_text('model.name = "scalenet-tiny"\n')
+    return folder
+
+
+@pytest.fixture
+def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test is in the working folder, at home there, and knows small digits as the published ones."""
+    monkeypatch.chdir(place)
+    for variable in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(variable, str(place))
+    monkeypatch.setenv("FOURIERSCALE_DATA", str(place / "cache"))
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setitem(DATASETS, "mnist", small_mnist(place / "cache/mnist"))
+    return place
+
+
+@pytest.fixture
+def run(here: Path) -> Path:
+    """``runs/tiny``, as the first line of docs/training.md makes it, but small."""
+    if not (here / "runs/tiny").exists():
+        settings = [part for setting in SMALL for part in ("--set", setting)]
+        assert main(["train", "--config", "tiny", "--out", "runs/tiny", *settings]) == 0
+    return here / "runs/tiny"
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: f"{outcome(c)}-{c.place}-{c.text.split('  ')[0]}")
+def test_command(command: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(command, monkeypatch)
+
+
+def use(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = command.words
+    check = CHECKS.get(words[0])
+    assert check is not None, f"{command.place}: no test knows {words[0]!r}; add it to CHECKS in tests/test_docs.py"
+    if outcome(command) == "run":
+        run_for_real(words)
+    elif command.in_sentence and words[0] == "fourierscale" and len(words) == 2:
+        assert main([words[1], "--help"]) == 0  # a sentence names a command without what it needs
+    else:
+        check(words, monkeypatch)
+
+
+def run_for_real(words: list[str]) -> None:
+    as_bash = (str(Path(word).expanduser()) if word.startswith("~") else word for word in words[1:])
+    arguments = (*as_bash, *(quick(words) or []))
+    assert arguments in DONE or main(arguments) == 0
+    DONE.add(arguments)  # several pages name the same one
+
+
+def check_fourierscale(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if words[1] == "train" and "--resume" not in words:
+        monkeypatch.setattr(training, "load_splits", known_data)
+        monkeypatch.setattr(training, "fit", build_only)
+        assert main(words[1:]) == 0
+        return
+    params = parsed(words[1:], monkeypatch)
+    if words[1] == "bench":
+        assert choose_cases(params["cases"] or [], params["device"] or "cpu", params["quick"])
+
+
+def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the command line makes of its arguments: every command parses them and then does nothing."""
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, context: seen.append(context.params))
+    assert main(arguments) == 0
+    assert len(seen) == 1, f"fourierscale {' '.join(arguments)}: no command was reached"
+    return seen[0]
+
+
+def known_data(config: Any, report: Any = None) -> Any:
+    """In place of loading images: the protocol and the augmentation exist."""
+    get_augmentation(config.data.augment, **config.data.augment_settings)
+    return find_protocol(config.data.protocol, size=config.data.size)
+
+
+def build_only(config: Any, folder: Any, resume: bool, splits: Any) -> None:
+    """In place of training: the model is built, without memory, as the config and the data say."""
+    dataset = DATASETS.get(splits.dataset)
+    classes = ImageFolder(splits.dataset.removeprefix("folder:")).classes if dataset is None else dataset.classes
+    resolved = resolve_model(config, splits, len(classes), 3 if dataset is None else dataset.shape[0])
+    with torch.device("meta"):
+        fourierscale.create_model(resolved.model.name, **resolved.model.overrides)
+    raise typer.Exit(0)
+
+
+def check_make(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for word in words[1:]:
+        name, _, value = word.partition("=")
+        if value:  # make bench BENCH=--quick: what it passes on must be there, and mean something
+            assert f"$({name})" in makefile, f"the Makefile knows no variable {name}"
+            parsed([words[1], *value.split()], monkeypatch)
+        else:
+            assert re.search(rf"^{name}:", makefile, flags=re.MULTILINE), f"the Makefile has no target {name}"
+
+
+def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (script,) = (word for word in words if word.endswith(".py"))
+    assert (ROOT / script).is_file(), f"there is no {script}"
+    source = (ROOT / script).read_text()
+    for option in (word.split("=")[0] for word in words[words.index(script) :] if word.startswith("--")):
+        assert f'"{option}"' in source, f"{script} has no option {option}"
+
+
+def check_pip(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert words[1] == "install"
+    for name in re.findall(r"\[([a-z,]+)\]", " ".join(words)):
+        assert set(name.split(",")) <= set(extras), f"no extra {name} in pyproject.toml"
+
+
+def check_export(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    for word in words[1:]:
+        assert f'"{word.split("=")[0]}"' in source, f"nothing in src reads {word}"
+
+
+CHECKS: dict[str, Callable[[list[str], pytest.MonkeyPatch], None]] = {
+    "fourierscale": check_fourierscale,
+    "make": check_make,
+    "python": check_python,
+    "torchrun": check_python,
+    "pip": check_pip,
+    "export": check_export,
+}
+
+
+def test_a_wrong_line_would_be_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for line in (
+        "fourierscale train --config mnist-bets",
+        "fourierscale train --config tiny --set optim.learning=3",
+        "fourierscale train --config tiny --set model.overrides.heads=plain",
+        "fourierscale train --config tiny --data minst-scale",
+        "fourierscale train --config tiny --epoch 3",
+        "fourierscale reproduce run mnist-all --rows ours-bset",
+        "fourierscale demo --limits 3",
+        "fourierscale evaluate scalenet-mnits",
+        "fourierscale data show mnist-scaled",
+        "make demos",
+        "cmake demo",
+        "make bench BENCH=--quickly",
+        "python examples/none.py",
+        "python examples/equivariance.py --output x",
+        "pip install 'fourierscale[gpu]'",
+        "export FOURIERSCALE_DATE=x",
+    ):
+        with monkeypatch.context() as patch, pytest.raises((AssertionError, ValueError)):
+            use(Command("here", 1, line), patch)
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="nonesuch"):
+        check_fourierscale(["fourierscale", "bench", "nonesuch"], patch)
+
+
+def test_every_block_says_what_it_is() -> None:
+    wrong = [f"{block.place}: {block.language!r}" for block in blocks() if block.language not in LANGUAGES]
+    assert not wrong, f"a block is one of {', '.join(sorted(LANGUAGES))}"
+
+
+def test_python_blocks_are_doctests() -> None:
+    silent = [b.place for b in blocks() if b.language == "python" and not any(">>> " in line for line in b.lines)]
+    assert not silent, "write it with >>>, so that it runs"
+
+
+def test_configs_on_the_pages_load(tmp_path: Path) -> None:
+    shown = [block for block in blocks() if block.language in ("toml", "yaml")]
+    for block in shown:
+        path = tmp_path / f"config.{block.language}"
+        path.write_text("\n".join(block.lines))
+        assert (tomllib.loads if block.language == "toml" else yaml.safe_load)(path.read_text()), block.place
+        load_config(str(path))
+
+
+def test_links_lead_somewhere() -> None:
+    for page, number, target in links():
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), f"{page}:{number}: there is no {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{page}:{number}: {file.name} has no heading #{anchor}"
+
+
+def test_every_docstring_can_be_shown() -> None:
+    """Examples, roles and formulas become Markdown; a formula that cannot be set fails here, not in make docs."""
+    to_markdown = runpy.run_path(str(ROOT / "docs/theme/docstrings.py"))["to_markdown"]
+    formulas = 0
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                shown = to_markdown(ast.get_docstring(node) or "")
+                assert ":math:" not in shown
+                assert ".. math::" not in shown
+                formulas += shown.count("<svg")
+    assert formulas > 50
+
+
+@pytest.mark.slow
+def test_the_site_builds_and_needs_nothing_from_outside(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for page in (ROOT / "docs").rglob("*.md"):
+        shown = (tmp_path / page.relative_to(ROOT / "docs")).with_suffix(".html").read_text(encoding="utf-8")
+        assert not re.search(r"<(script|img)[^>]* src=\"?http|<link[^>]*stylesheet[^>]*http", shown), page
+    reference = (tmp_path / "api.html").read_text(encoding="utf-8")
+    for package, names in public().items():
+        for name in names - {inner.rpartition(".")[2] for inner in public()}:  # packages have sections of their own
+            assert re.search(rf'id="{re.escape(package)}\.({name}\.)?{name}"', reference), f"{package}.{name}"
+    assert not list(tmp_path.rglob("*.py"))
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    text = (ROOT / "mkdocs.yml").read_text()
+    named = set(re.findall(r"[\w/-]+\.md", text.split("nav:")[1].split("\nplugins:")[0]))
+    assert named == {str(p.relative_to(ROOT / "docs")) for p in PAGES if p.is_relative_to(ROOT / "docs")}
+
+
+def test_models_named_on_the_pages_exist() -> None:
+    named = {
+        name
+        for path in PAGES
+        for name in re.findall(r"load_pretrained\(\"([^\"]+)\"\)", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    for name in named:
+        assert name in list_models()
+        load_pretrained(name)
+
+
+# Packages that are how the command line and the kernels work inside, not something to import.
+INSIDE = {"fourierscale.cli", "fourierscale.__main__", "fourierscale.kernels.gpu"}
+
+
+def public() -> dict[str, set[str]]:
+    """``__all__`` of every package and of every module beside them."""
+    names = {}
+    for found in pkgutil.walk_packages(fourierscale.__path__, "fourierscale."):
+        if (found.ispkg or found.name.count(".") == 1) and not any(found.name.startswith(name) for name in INSIDE):
+            module = importlib.import_module(found.name)
+            own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", None) == found.name]
+            names[found.name] = set(getattr(module, "__all__", [name for name in own if not name.startswith("_")]))
+    return names
+
+
+def documented() -> dict[str, set[str]]:
+    """What docs/api.md names: the members listed below each package, and objects named by their whole path."""
+    names: dict[str, set[str]] = {}
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    for target, options in re.findall(r"^::: ([\w.]+)\n((?:    .*\n|\n(?=    ))*)", text, flags=re.MULTILINE):
+        settings = (yaml.safe_load(options) or {}).get("options", {})
+        names.setdefault(target, set()).update(settings.get("members") or [])
+        *parent, name = target.split(".")
+        if parent[-1] == name:  # in a module of its own name, which hides it from the package's members
+            parent.pop()
+        names.setdefault(".".join(parent), set()).add(name)
+    return names
+
+
+@pytest.mark.parametrize("package", sorted(public()))
+def test_the_reference_names_every_public_name(package: str) -> None:
+    wanted, named = public()[package], documented().get(package, set())
+    missing = sorted(wanted - named)
+    assert not missing, f"docs/api.md lacks {', '.join(missing)}: add them to the members of {package}"
+
+
+def test_the_reference_names_nothing_that_is_not_there() -> None:
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    for target in re.findall(r"^::: ([\w.]+)$", text, flags=re.MULTILINE):
+        parent, _, name = target.rpartition(".")
+        module = importlib.import_module(parent)
+        thing = getattr(module, name, None) or importlib.import_module(target)
+        for member in documented()[target] if target in public() else ():
+            assert hasattr(thing, member), f"docs/api.md: {target} has no {member}"
+
+
+def test_the_reference_says_where_short_names_lead() -> None:
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    assert [name for name in fourierscale.__all__ if f"`{name}`" not in text] == []

