@@ -1,6 +1,6 @@
 """What does a training step of each network cost? Ours and every baseline, in one run.
 
-    python benchmarks/baselines.py [--device cuda] [--models cnn-mnist scalenet-mnist] [--out benchmarks/results]
+    python benchmarks/baselines.py [--device cuda] [--models cnn-mnist scalenet-mnist] [--out results/bench]
 
 A step is forward pass, loss, backward pass and optimizer, with the model's own recipe, on a full batch of the largest
 images the model was made for: 128 of 28 x 28, 16 of 96 x 96. On a GPU the step is also timed as training in single

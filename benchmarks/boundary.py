@@ -4,7 +4,7 @@
     python benchmarks/boundary.py accuracy --data digits --boundary mirror --seed 0
     python benchmarks/boundary.py picture
 
-Each part replaces its own rows in benchmarks/results/boundary.json. Natural images come from a folder of class folders;
+Each part replaces its own rows in results/bench/boundary.json. Natural images come from a folder of class folders;
 without one, digits alone are measured. Nets of the parts in the first line have random weights.
 """
 
@@ -251,7 +251,7 @@ def main() -> None:
     parser.add_argument("--boundary", default="circular", help="of accuracy")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "boundary.json")
+    parser.add_argument("--out", type=Path, default=ROOT.parent / "results" / "bench" / "boundary.json")
     args = parser.parse_args()
     if args.data == "natural" and args.images is None:
         parser.error("natural images need --images FOLDER")

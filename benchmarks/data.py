@@ -3,7 +3,7 @@
 Both paths make the same images; the script checks that before it measures. The published set is fetched if it is not
 there yet.
 
-    python benchmarks/data.py --out benchmarks/results/data.csv
+    python benchmarks/data.py --out results/bench/data.csv
 """
 
 from __future__ import annotations

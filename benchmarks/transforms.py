@@ -1,6 +1,6 @@
 """Where does a matrix product stop being faster than an FFT? Times both, forward and backward.
 
-    python benchmarks/transforms.py [axes | nested] [--device cuda] [--out benchmarks/results]
+    python benchmarks/transforms.py [axes | nested] [--device cuda] [--out results/bench]
 
 ``axes``: analysis and synthesis of images. ``FFT_FROM`` in ``fourierscale/functional/transform.py`` is the first grid
 size of this table from which the FFT is faster.

@@ -27,7 +27,7 @@ def bench(
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
     precision: Annotated[str, typer.Option(help="Of float32 products: highest, or high (TF32 on GPUs).")] = "highest",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and repeats: a minute on two CPU cores.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the CSV file and the picture.")] = Path("benchmarks/results"),
+    out: Annotated[Path, typer.Option(help="Folder for the CSV file and the picture.")] = Path("results/bench"),
 ) -> None:
     """Measure speed, memory and error beside plain CNNs and other peers, against a cost model."""
     import torch
