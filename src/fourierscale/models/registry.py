@@ -17,29 +17,39 @@ from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.scalenet import ScaleNet
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
-    """A model that :func:`create_model` can build."""
+    """A model that :func:`create_model` can build.
+
+    Attributes:
+        name: What users ask for.
+        build: Builds the model from keyword arguments.
+        description: One line for lists.
+        recipe: The training preset that ``fourierscale train --model NAME`` takes if it is given no other.
+        defaults: The preset; every entry can be overridden.
+        small: Overrides that make it small enough for a test to train it.
+        fit: How images of any size reach a model of one input size (a mode of the data module); None: as they are.
+        fit_size: The input size of such a model.
+        citation: Whom to cite.
+    """
 
     name: str
     build: Callable[..., nn.Module]
-    """Builds the model from keyword arguments."""
-    defaults: Mapping[str, Any]
-    """The preset; every entry can be overridden."""
     description: str
     recipe: str
-    """The training preset that ``fourierscale train --model NAME`` takes if it is given no other."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    small: Mapping[str, Any] = field(default_factory=dict)
     fit: str | None = None
-    """How images of any size reach a model of one input size (a mode of the data module); None: as they are."""
     fit_size: int | None = None
     citation: str = "Rahman and Yeh, Truly Scale-Equivariant Deep Nets with Fourier Layers, NeurIPS 2023"
-    options: tuple[str, ...] = field(default=())
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "options", tuple(inspect.signature(self.build).parameters))
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of everything that can be overridden."""
+        return tuple(inspect.signature(self.build).parameters)
 
     def default(self, option: str) -> Any:
-        """What an option is if it is not overridden."""
+        """The value of an option that is not overridden."""
         return self.defaults.get(option, inspect.signature(self.build).parameters[option].default)
 
     @property
@@ -51,13 +61,13 @@ class ModelInfo:
 
 
 _MODELS: dict[str, ModelInfo] = {}
-_ELSEWHERE = ["fourierscale.lab.baselines"]
-"""Modules that register models when they are imported, which is when somebody asks for a name."""
+ELSEWHERE = ("fourierscale.lab.baselines",)
+"""Modules that register models when they are imported: when models are listed, or a name is not known without them."""
 
 
-def register(info: ModelInfo) -> None:
-    """Add a model to the registry."""
-    _MODELS[info.name] = info
+def register(*models: ModelInfo) -> None:
+    """Add models to the registry."""
+    _MODELS.update({info.name: info for info in models})
 
 
 def list_models() -> list[str]:
@@ -66,18 +76,14 @@ def list_models() -> list[str]:
     >>> "scalenet-mnist" in list_models()
     True
     """
-    return sorted(_models())
-
-
-def _models() -> dict[str, ModelInfo]:
-    while _ELSEWHERE:
-        importlib.import_module(_ELSEWHERE.pop())
-    return _MODELS
+    for module in ELSEWHERE:
+        importlib.import_module(module)
+    return sorted(_MODELS)
 
 
 def model_info(name: str) -> ModelInfo:
     """What is known about a model; a wrong name is refused with the nearest one."""
-    if name not in _models():
+    if name not in _MODELS and name not in list_models():
         near = difflib.get_close_matches(str(name), _MODELS, 1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(list_models())}"
         raise ValueError(f"unknown model {name!r}: {hint}")
@@ -209,18 +215,17 @@ def build_scale_classifier(
 
 register(
     ModelInfo(
-        "scalenet-mnist",
-        build_scale_classifier,
-        {},
-        "the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
-        "mnist-paper",
-    )
-)
-register(
+        name="scalenet-mnist",
+        build=build_scale_classifier,
+        description="the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
+        recipe="mnist-paper",
+    ),
     ModelInfo(
-        "scalenet-stl10",
-        build_scale_classifier,
-        {
+        name="scalenet-stl10",
+        build=build_scale_classifier,
+        description="the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48 to 96 pixels",
+        recipe="stl10-paper",
+        defaults={
             "in_channels": 3,
             "widths": (128, 256, 512),
             "resolutions": range(48, 97, 8),
@@ -228,15 +233,13 @@ register(
             "pool": (2, 2, 1),
             "residual": True,
         },
-        "the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48, 56, ..., 96 pixels",
-        "stl10-paper",
-    )
-)
-register(
+    ),
     ModelInfo(
-        "scalenet-folder",
-        build_scale_classifier,
-        {
+        name="scalenet-folder",
+        build=build_scale_classifier,
+        description="three small residual blocks, for a folder of images of yours: equivariant at 24 to 96 pixels",
+        recipe="folder",
+        defaults={
             "in_channels": 3,
             "widths": (24, 48, 96),
             "resolutions": (24, 30, 38, 48, 60, 76, 96),
@@ -247,16 +250,12 @@ register(
             "hidden": 128,
             "dropout": 0.3,
         },
-        "three small residual blocks, for a folder of images of yours: equivariant at 24 to 96 pixels",
-        "folder",
-    )
-)
-register(
+    ),
     ModelInfo(
-        "scalenet-tiny",
-        build_scale_classifier,
-        {"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},
-        "two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
-        "tiny",
-    )
+        name="scalenet-tiny",
+        build=build_scale_classifier,
+        description="two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
+        recipe="tiny",
+        defaults={"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},
+    ),
 )

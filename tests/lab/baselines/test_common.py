@@ -128,14 +128,17 @@ def test_the_page_shows_what_is_counted():
         assert cells == [f"{cost.parameters:,}", short(cost.flops), fixed], name
 
 
-def test_importing_the_library_builds_no_model():
+def test_importing_the_library_builds_no_model_and_its_own_need_no_baselines():
     code = (
         "from torch import nn\n"
         "made = []\n"
         "start = nn.Module.__init__\n"
         "nn.Module.__init__ = lambda self, *a, **k: (made.append(type(self).__name__), start(self, *a, **k))[1]\n"
+        "import sys\n"
         "import fourierscale\n"
         "from fourierscale.functional import constants\n"
+        "assert fourierscale.models.model_info('scalenet-mnist')\n"
+        "assert not [module for module in sys.modules if module.startswith('fourierscale.lab')]\n"
         "assert len(fourierscale.list_models()) > 10\n"
         "assert not made, made\n"
         "assert not vars(constants._STORE)\n"

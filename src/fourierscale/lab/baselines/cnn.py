@@ -37,25 +37,23 @@ def build_wrn_stl10(
 
 register(
     ModelInfo(
-        "cnn-mnist",
-        build_cnn_mnist,
-        {},
-        "three 7x7 convolutions and an MLP, the CNN of SESN's experiments",
-        "mnist-baseline",
-        "zero",
-        28,
-        "Sosnovik et al., Scale-Equivariant Steerable Networks, ICLR 2020",
+        name="cnn-mnist",
+        build=build_cnn_mnist,
+        description="three 7x7 convolutions and an MLP, the CNN of SESN's experiments",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation="Sosnovik et al., Scale-Equivariant Steerable Networks, ICLR 2020",
     )
 )
 register(
     ModelInfo(
-        "wrn-stl10",
-        build_wrn_stl10,
-        {},
-        "the wide residual net 16-8",
-        "stl10-baseline",
-        "zero",
-        96,
-        "Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016",
+        name="wrn-stl10",
+        build=build_wrn_stl10,
+        description="the wide residual net 16-8",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation="Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016",
     )
 )

@@ -123,25 +123,23 @@ def build_disco_stl10(
 
 register(
     ModelInfo(
-        "disco-mnist",
-        build_disco_mnist,
-        {},
-        "kernels at four scales in a basis fitted on the grid, on doubled images",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="disco-mnist",
+        build=build_disco_mnist,
+        description="kernels at four scales in a basis fitted on the grid, on doubled images",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "disco-stl10",
-        build_disco_stl10,
-        {},
-        "the wide residual net with kernels at three scales in a fitted basis",
-        "stl10-baseline",
-        "zero",
-        96,
-        CITATION,
+        name="disco-stl10",
+        build=build_disco_stl10,
+        description="the wide residual net with kernels at three scales in a fitted basis",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation=CITATION,
     )
 )

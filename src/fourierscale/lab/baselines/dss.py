@@ -185,37 +185,35 @@ def build_dss_stl10(
 
 register(
     ModelInfo(
-        "dss-mnist",
-        build_dss_mnist,
-        {},
-        "lift to two blurs and dilated kernels, maximum over scales in each stage",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="dss-mnist",
+        build=build_dss_mnist,
+        description="lift to two blurs and dilated kernels, maximum over scales in each stage",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "dss-vector-mnist",
-        build_dss_mnist,
-        {"vector": True},
-        "one lift to two blurs, dilated kernels, scales kept to the head",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="dss-vector-mnist",
+        build=build_dss_mnist,
+        defaults={"vector": True},
+        description="one lift to two blurs, dilated kernels, scales kept to the head",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "dss-stl10",
-        build_dss_stl10,
-        {},
-        "the wide residual net over four blurs, with dilated kernels",
-        "stl10-baseline",
-        "zero",
-        96,
-        CITATION,
+        name="dss-stl10",
+        build=build_dss_stl10,
+        description="the wide residual net over four blurs, with dilated kernels",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation=CITATION,
     )
 )

@@ -113,19 +113,18 @@ class FourierCNN(nn.Module):
 
 register(
     ModelInfo(
-        "fourier-cnn-mnist",
-        FourierCNN,
-        {},
-        "four global Fourier layers at native resolution, ReLU on the image's own grid",
-        "mnist-fourier-cnn",
+        name="fourier-cnn-mnist",
+        build=FourierCNN,
+        description="four global Fourier layers at native resolution, ReLU on the image's own grid",
+        recipe="mnist-fourier-cnn",
         citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "fourier-cnn-stl10",
-        FourierCNN,
-        {
+        name="fourier-cnn-stl10",
+        build=FourierCNN,
+        defaults={
             "resolutions": range(48, 97),
             "in_channels": 3,
             "widths": (128, 128, 256, 256, 512, 512),
@@ -133,8 +132,8 @@ register(
             "pool": (1, 2, 1, 2, 1, 1),
             "stem": 32,
         },
-        "six global Fourier layers at native resolution, two poolings",
-        "stl10-fourier-cnn",
+        description="six global Fourier layers at native resolution, two poolings",
+        recipe="stl10-fourier-cnn",
         citation=CITATION,
     )
 )

@@ -94,10 +94,9 @@ class PerResolutionCNN(nn.Module):
 
 register(
     ModelInfo(
-        "per-resolution-cnn-mnist",
-        PerResolutionCNN,
-        {},
-        "a CNN of its own for each resolution of 8 to 28 pixels",
-        "mnist-baseline",
+        name="per-resolution-cnn-mnist",
+        build=PerResolutionCNN,
+        description="a CNN of its own for each resolution of 8 to 28 pixels",
+        recipe="mnist-baseline",
     )
 )

@@ -113,37 +113,35 @@ def build_sesn_stl10(
 
 register(
     ModelInfo(
-        "sesn-mnist",
-        build_sesn_mnist,
-        {},
-        "steerable kernels at four scales, maximum over scales in each stage",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="sesn-mnist",
+        build=build_sesn_mnist,
+        description="steerable kernels at four scales, maximum over scales in each stage",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "sesn-vector-mnist",
-        build_sesn_mnist,
-        {"vector": True, "kernel_size": 13, "scales": (1.5, 2.6, 4.5)},
-        "steerable kernels at three scales, kept to the last stage",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="sesn-vector-mnist",
+        build=build_sesn_mnist,
+        defaults={"vector": True, "kernel_size": 13, "scales": (1.5, 2.6, 4.5)},
+        description="steerable kernels at three scales, kept to the last stage",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "sesn-stl10",
-        build_sesn_stl10,
-        {},
-        "the wide residual net with steerable kernels at three scales, variant A",
-        "stl10-baseline",
-        "zero",
-        96,
-        CITATION,
+        name="sesn-stl10",
+        build=build_sesn_stl10,
+        description="the wide residual net with steerable kernels at three scales, variant A",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation=CITATION,
     )
 )

@@ -133,25 +133,23 @@ def build_si_convnet_stl10(
 
 register(
     ModelInfo(
-        "si-convnet-mnist",
-        build_si_convnet_mnist,
-        {},
-        "each layer on its input at seven scales, maximum of the responses",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="si-convnet-mnist",
+        build=build_si_convnet_mnist,
+        description="each layer on its input at seven scales, maximum of the responses",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "si-convnet-stl10",
-        build_si_convnet_stl10,
-        {},
-        "the wide residual net, each 3x3 on its input at three scales",
-        "stl10-baseline",
-        "zero",
-        96,
-        CITATION,
+        name="si-convnet-stl10",
+        build=build_si_convnet_stl10,
+        description="the wide residual net, each 3x3 on its input at three scales",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation=CITATION,
     )
 )

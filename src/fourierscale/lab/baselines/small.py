@@ -50,13 +50,12 @@ def _block(in_channels: int, out_channels: int) -> list[nn.Module]:
 
 register(
     ModelInfo(
-        "cnn-small",
-        SmallCNN,
-        {},
-        "three 5x5 convolutions and a linear classifier, for the demo and fourierscale explore",
-        "mnist-baseline",
-        "zero",
-        28,
-        "none: a plain CNN, not one of the paper's",
+        name="cnn-small",
+        build=SmallCNN,
+        description="three 5x5 convolutions and a linear classifier, for the demo and fourierscale explore",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation="none: a plain CNN, not one of the paper's",
     )
 )

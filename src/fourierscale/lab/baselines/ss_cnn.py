@@ -180,25 +180,23 @@ def build_ss_cnn_stl10(
 
 register(
     ModelInfo(
-        "ss-cnn-mnist",
-        build_ss_cnn_mnist,
-        {},
-        "log-polar filters steered to five sizes, maximum of the responses",
-        "mnist-baseline",
-        "zero",
-        28,
-        CITATION,
+        name="ss-cnn-mnist",
+        build=build_ss_cnn_mnist,
+        description="log-polar filters steered to five sizes, maximum of the responses",
+        recipe="mnist-baseline",
+        fit="zero",
+        fit_size=28,
+        citation=CITATION,
     )
 )
 register(
     ModelInfo(
-        "ss-cnn-stl10",
-        build_ss_cnn_stl10,
-        {},
-        "the wide residual net with log-polar filters, three sizes in the stem",
-        "stl10-baseline",
-        "zero",
-        96,
-        CITATION,
+        name="ss-cnn-stl10",
+        build=build_ss_cnn_stl10,
+        description="the wide residual net with log-polar filters, three sizes in the stem",
+        recipe="stl10-baseline",
+        fit="zero",
+        fit_size=96,
+        citation=CITATION,
     )
 )
