@@ -28,7 +28,7 @@ from fourierscale.data.splits import stratified_split
 from fourierscale.functional import analyze, crop, downscale, synthesize
 from fourierscale.models import create_model
 from fourierscale.testing import relative_error
-from fourierscale.training import fit, load_config
+from fourierscale.training import load_config, train
 from fourierscale.training.weights import versions
 
 BOUNDARIES = ("circular", "mirror", "canvas:0.5:edge", "canvas:0.5:fade", "canvas:0.5:zero")
@@ -194,7 +194,7 @@ def accuracy(data: str, boundary: str, seed: int, epochs: int, folder: Path | No
         splits = natural_splits(folder, boundary)
         config = config.replaced(["model.overrides.resolutions=[16, 20, 24, 28, 32]"])
     with tempfile.TemporaryDirectory() as run:
-        metrics = fit(config, Path(run) / "run", splits=splits)
+        metrics = train(config, Path(run) / "run", splits=splits)
     kept = ("accuracy", "accuracy_standard_error", "scale_con", "equi_err", "train_seconds", "epochs", "images")
     return {"data": data, "net": boundary, "seed": seed} | {name: metrics[name] for name in kept}
 

@@ -180,14 +180,14 @@ def test_an_image_without_features_is_no_division_by_zero():
 
 def test_a_net_of_one_size_gets_its_images_fitted(x):
     net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 20 * 20, 3))
-    found = audit(net, x, [8, 12], kinds=["ideal"], fit="zero", fit_size=20, mean=0.5, std=2.0)
+    found = audit(net, x, [8, 12], kinds=["ideal"], enlarge="zero", enlarge_size=20, mean=0.5, std=2.0)
     assert found.layers[0].shape == (2, 20, 20)
     with torch.no_grad():
         full, small = ((TF.pad(v, (p, p, p, p)) - 0.5) / 2 for v, p in ((x, 2), (downscale(x, 8), 6)))
         a, b = net(full).double(), net(small).double()
     expected = ((a - b).square().sum(1) / b.square().sum(1)).mean()
     assert found.layers[-1].errors["ideal"][8] == pytest.approx(float(expected), rel=1e-5)
-    with pytest.raises(AuditError, match="set fit for a model of one input size"):
+    with pytest.raises(AuditError, match="set enlarge for a model of one input size"):
         audit(net, x, [8])
 
 
@@ -302,9 +302,9 @@ MISTAKES = {
     "no resolution": (small_cnn(), {"resolutions": [16]}, "from 1 to 15"),
     "larger resolution": (small_cnn(), {"resolutions": [8, 20]}, "from 1 to 15"),
     "unknown kind": (small_cnn(), {"kinds": ["cubic"]}, "choose one of ideal, gaussian, bicubic"),
-    "unknown fit": (small_cnn(), {"fit": "stretch"}, "choose one of zero"),
-    "size without fit": (small_cnn(), {"fit_size": 20}, "no fit is given"),
-    "size too small": (small_cnn(), {"fit": "zero", "fit_size": 10}, "downscale them first"),
+    "unknown enlarge": (small_cnn(), {"enlarge": "stretch"}, "choose one of zero"),
+    "size without enlarge": (small_cnn(), {"enlarge_size": 20}, "no enlarge is given"),
+    "size too small": (small_cnn(), {"enlarge": "zero", "enlarge_size": 10}, "downscale them first"),
     "unknown boundary": (small_cnn(), {"boundary": "wall"}, "unknown boundary 'wall'"),
     "few labels": (small_cnn(), {"labels": [1]}, "expected 3 labels"),
     "labels of other classes": (small_cnn(), {"labels": [1, 2, 7]}, "the largest label is 7, the model gives 3"),

@@ -91,7 +91,7 @@ def test_a_baseline_by_name_has_random_weights_and_is_padded(digits, capsys):
     printed = " ".join(capsys.readouterr().out.split())  # a line is as wide as its table
     assert "cnn-mnist has random weights (seed 0)" in printed
     assert "same class" not in printed
-    assert "relative squared error, 2 images, ideal, fit zero" in printed
+    assert "relative squared error, 2 images, ideal, enlarge zero" in printed
     assert "cnn-mnist breaks first at layer 1 of 14 (Conv2d convs.0)" in printed
 
 
@@ -126,7 +126,7 @@ def test_a_folder_of_images_is_used_at_the_size_of_a_file(tmp_path, capsys):
     options = ["--data", f"folder:{tmp_path / 'photos'}", "--size", "24", "--images", "3", "--kinds", "ideal"]
     assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 0
     printed = capsys.readouterr().out
-    assert "fit zero" in printed
+    assert "enlarge zero" in printed
     assert "fixed.pt2 is not equivariant: its output is off by" in printed
 
 
@@ -143,7 +143,7 @@ MISTAKES = {
     ),
     "no numbers": (["scalenet-tiny", "--data", "random", "--resolutions", "8-x"], "expected numbers as 8,14,20"),
     "unknown kind": (["scalenet-tiny", "--data", "random", "--kinds", "cubic"], "unknown kind of downscaling 'cubic'"),
-    "too small": (["cnn-mnist", "--data", "random", "--fit", "none"], "set fit for a model of one input size"),
+    "too small": (["cnn-mnist", "--data", "random", "--enlarge", "none"], "set enlarge for a model of one input size"),
     "out is a file": (["scalenet-tiny", "--out", "made_here.py"], "--out names a folder"),
 }
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from small_sets import fake_npm, small_mnist, tar_gz, write_idx_set
 
 from fourierscale.cli import main
 from fourierscale.data.protocols import list_protocols
 from fourierscale.data.registry import DATASETS
+from tests.data.small_sets import fake_npm, small_mnist, tar_gz, write_idx_set
 
 
 @pytest.fixture

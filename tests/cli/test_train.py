@@ -14,7 +14,7 @@ from PIL import Image
 
 from fourierscale.cli import main
 from fourierscale.models import list_models, model_info
-from fourierscale.training import fit
+from fourierscale.training import train
 from tests.training.small_runs import small_config, small_splits, write_digits
 
 SMALL = [
@@ -36,7 +36,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "run"
-    fit(small_config("train.epochs=8"), folder, splits=small_splits())
+    train(small_config("train.epochs=8"), folder, splits=small_splits())
     return folder
 
 
@@ -203,7 +203,7 @@ def test_training_imports_without_what_a_bare_gpu_machine_lacks() -> None:
         "import sys, numpy, pytorch_lightning, torchmetrics\n"  # these look for some of them themselves
         "for name in ('typer', 'rich', 'pooch', 'matplotlib', 'tensorboard', 'PIL', 'mlxtend', 'yaml'):\n"
         "    sys.modules[name] = None\n"
-        "from fourierscale.training import fit, load_config\n"
+        "from fourierscale.training import train, load_config\n"
         "load_config('mnist-best')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -213,7 +213,7 @@ def test_training_imports_without_what_a_bare_gpu_machine_lacks() -> None:
 def test_without_tensorboard_a_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from fourierscale.training.fit import _logger
+    from fourierscale.training.run import _logger
 
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboard" else find_spec(name))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_sets import tar_gz
 
 from fourierscale.data.archives import extract
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
+from tests.data.small_sets import tar_gz
 
 
 def test_only_the_named_members_are_written(tmp_path: Path) -> None:

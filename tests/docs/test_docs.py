@@ -36,7 +36,7 @@ from fourierscale.data.registry import DATASETS
 from fourierscale.lab.bench import choose_cases
 from fourierscale.models import list_models, load_pretrained
 from fourierscale.training import load_config
-from fourierscale.training.fit import resolve_model
+from fourierscale.training.run import resolve_model
 from tests.data.small_sets import IDX_NAMES, small_mnist
 from tests.data.test_stl10 import write_part
 from tests.docs.pages import PAGES, ROOT, Command, anchors, blocks, commands, links
@@ -164,7 +164,7 @@ def run_for_real(words: list[str]) -> None:
 def check_fourierscale(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if words[1] == "train" and "--resume" not in words:
         monkeypatch.setattr(training, "load_splits", known_data)
-        monkeypatch.setattr(training, "fit", build_only)
+        monkeypatch.setattr(training, "train", build_only)
         assert main(words[1:]) == 0
         return
     params = parsed(words[1:], monkeypatch)

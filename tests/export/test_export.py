@@ -216,8 +216,8 @@ def description(name):
         "std": [0.2] * channels,
         "channels": channels,
         "resolutions": [side],
-        "fit": info.fit,
-        "fit_size": info.fit_size,
+        "fit": info.enlarge,
+        "fit_size": info.enlarge_size,
     }
 
 
@@ -257,14 +257,14 @@ def test_our_networks_are_exported_whole(name, sizes, tmp_path):
     assert report.difference < 1e-4
 
 
-@pytest.mark.parametrize("fit", ["zero", "reflect", "replicate", "circular", "upsample"])
+@pytest.mark.parametrize("enlarge", ["zero", "reflect", "replicate", "circular", "upsample"])
 @pytest.mark.parametrize(("n", "reach"), [(1, 4), (3, 8), (4, 7), (5, 5)])
-def test_a_size_is_reached_by_one_matrix_per_axis(fit, n, reach):
-    from fourierscale.data.fit import fit_to
+def test_a_size_is_reached_by_one_matrix_per_axis(enlarge, n, reach):
+    from fourierscale.functional.enlarging import enlarge_to
 
     x = torch.randn(2, 3, n, n)
-    matrix = size_matrix(n, reach, fit)
-    expected = x if n == reach else fit_to(x, reach, fit)
+    matrix = size_matrix(n, reach, enlarge)
+    expected = x if n == reach else enlarge_to(x, reach, enlarge)
     torch.testing.assert_close(matrix @ x @ matrix.mT, expected, atol=1e-5, rtol=1e-5)
 
 

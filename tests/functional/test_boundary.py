@@ -33,7 +33,7 @@ from fourierscale.functional.bands import inside
 from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, pretrained_info
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScalePool2d, ToCoefficients, ToImage
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant, equivariance_error, relative_error
-from fourierscale.training import ConfigError, evaluate, fit
+from fourierscale.training import ConfigError, evaluate, train
 from fourierscale.training.datamodule import load_splits, model_boundary
 from tests import definitions
 from tests.training.small_runs import small_config, small_splits, write_digits
@@ -378,7 +378,7 @@ def test_images_are_downscaled_with_the_boundary_of_the_model(tmp_path):
 def test_a_mirrored_net_trains_and_is_measured_exact(tmp_path):
     splits = small_splits(boundary="mirror")
     config = small_config("model.overrides.boundary=mirror", "train.epochs=1")
-    metrics = fit(config, tmp_path / "run", splits=splits)
+    metrics = train(config, tmp_path / "run", splits=splits)
     assert metrics["equi_err"] < TOLERANCE[torch.float32]
     assert metrics["levels_from_one_pass"]
     circular = create_model("scalenet-tiny", widths=(4, 6), hidden=8, classes=3, resolutions=[8, 10, 12])

@@ -91,7 +91,7 @@ def test_image_like_features_are_downscaled_and_then_fitted_as_the_image_was() -
     large = torch.rand(1, 2, 8, 8)
     native = shrink_features(large, torch.rand(1, 2, 5, 5), 0.5, "image")
     assert torch.equal(native, downscale(large, 5))
-    padded = shrink_features(large, torch.rand(1, 2, 8, 8), 0.5, "image", fit="zero")
+    padded = shrink_features(large, torch.rand(1, 2, 8, 8), 0.5, "image", enlarge="zero")
     assert torch.equal(padded[..., 2:6, 2:6], downscale(large, 4))
     assert padded[..., 0, :].abs().max() == 0
 

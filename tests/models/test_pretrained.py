@@ -98,7 +98,9 @@ def test_weights_for_photographs_are_equivariant_at_sizes_between_their_levels_t
 def test_unknown_weights_are_refused_with_those_that_are_there():
     with pytest.raises(ValueError, match="choose one of cnn-small, scalenet-mnist"):
         load_pretrained("scalenet-imagenet")
-    assert (Path(fourierscale.__file__).parent / "weights" / "scalenet-mnist.safetensors").stat().st_size < 6_000_000
+    assert (
+        Path(fourierscale.__file__).parent / "models" / "weights" / "scalenet-mnist.safetensors"
+    ).stat().st_size < 6_000_000
 
 
 def test_the_small_cnn_knows_digits_and_is_not_equivariant(digits):
@@ -108,4 +110,6 @@ def test_the_small_cnn_knows_digits_and_is_not_equivariant(digits):
         assert (cnn(x).argmax(-1) == labels).float().mean() > 0.95
     assert info["metrics"]["equi_err"] > 0.1
     assert (info["model"], info["data"]["fit"], info["config"]["train"]["epochs"]) == ("cnn-small", "zero", 18)
-    assert (Path(fourierscale.__file__).parent / "weights" / "cnn-small.safetensors").stat().st_size < 400_000
+    assert (
+        Path(fourierscale.__file__).parent / "models" / "weights" / "cnn-small.safetensors"
+    ).stat().st_size < 400_000

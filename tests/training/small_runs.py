@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from fourierscale.data import ScaledDataset, ScaledSplits
-from fourierscale.data.fit import Fit
 from fourierscale.data.idx import write_idx
 from fourierscale.data.protocols import Protocol
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.training import Config
 
 RESOLUTIONS = (8, 9, 10, 11, 12)
@@ -28,15 +28,15 @@ def spots(count: int, side: int, seed: int, classes: int = 3) -> tuple[np.ndarra
 
 
 def small_splits(
-    seed: int = 0, augment: str | None = None, boundary: str = "circular", fit: Fit | None = None
+    seed: int = 0, augment: str | None = None, boundary: str = "circular", enlarge: Enlarging | None = None
 ) -> ScaledSplits:
-    """Images of 8 to 12 pixels; ``fit`` brings them to the 28 of models for digits."""
+    """Images of 8 to 12 pixels; ``enlarge`` brings them to the 28 of models for digits."""
     sizes, about = (90, 45, 60), {"mean": (0.1,), "std": (0.3,), "boundary": boundary}
     protocol = Protocol("small", "small", sizes, 195, RESOLUTIONS, (8, 10, 12), note="for tests", **about)
 
     def part(count: int, number: int, augment: str | None = None) -> ScaledDataset:
         images, labels = spots(count, 12, number)
-        fitted = {"fit": fit, "fit_size": None if fit is None else 28}
+        fitted = {"enlarge": enlarge, "enlarge_size": None if enlarge is None else 28}
         return ScaledDataset(images, labels, RESOLUTIONS, augment=augment, seed=seed, **fitted, **about)
 
     parts = part(90, 1, augment), part(45, 2), part(60, 3)

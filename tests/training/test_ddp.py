@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.training import evaluate, fit, load_model
+from fourierscale.training import evaluate, load_model, train
 from fourierscale.training.callbacks import read_log
-from fourierscale.training.fit import RANKS
+from fourierscale.training.run import RANKS
 from tests.training.small_runs import small_config, small_splits
 
 SCRIPT = """
@@ -23,7 +23,7 @@ SCRIPT = """
     import torch
     torch.set_num_threads(1)
     from small_runs import small_config, small_splits
-    from fourierscale.training import evaluate, fit, load_model, module
+    from fourierscale.training import evaluate, train, load_model, module
 
     seen = []
     step = module.ScaleModule.training_step
@@ -32,7 +32,7 @@ SCRIPT = """
         return step(self, batch, index)
     module.ScaleModule.training_step = watched
     settings = ["train.accelerator=cpu", "train.strategy=ddp", "eval.batch_size=4", *sys.argv[1:]]
-    metrics = fit(small_config(*settings), {folder!r}, splits=small_splits(augment="warp"))
+    metrics = train(small_config(*settings), {folder!r}, splits=small_splits(augment="warp"))
     rank = os.environ.get("LOCAL_RANK", "0")
     open({folder!r} + f"/seen-{{rank}}.json", "w").write(json.dumps([seen, metrics]))
 """
@@ -90,7 +90,7 @@ def test_two_processes_share_the_batches_of_one(pair: Path, tmp_path: Path, monk
         return step(self, batch, index)
 
     monkeypatch.setattr(module.ScaleModule, "training_step", watched)
-    fit(small_config("train.epochs=1"), tmp_path, splits=small_splits(augment="warp"))
+    train(small_config("train.epochs=1"), tmp_path, splits=small_splits(augment="warp"))
     shares = [json.loads((pair / f"seen-{rank}.json").read_text())[0] for rank in range(2)]
     dealt = [shares[number % 2][number // 2] for number in range(2 * len(shares[0]))]
     assert len(seen) == 15

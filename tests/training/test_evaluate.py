@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import create_model
-from fourierscale.data.fit import fit_to
 from fourierscale.functional import downscale
+from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.training import evaluate
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import lr_factor
@@ -37,14 +37,14 @@ class Plain(nn.Module):
         return self.head(self.features(x).mean((2, 3)))
 
 
-def slow(model: nn.Module, fit: str | None, resolutions: tuple[int, ...]) -> tuple[float, float, int]:
+def slow(model: nn.Module, enlarge: str | None, resolutions: tuple[int, ...]) -> tuple[float, float, int]:
     """Accuracy, Scale-Con and images left out, one image at a time, every resolution really downscaled."""
     splits = small_splits()
     mean, std = splits.test.mean, splits.test.std
 
     def loss(x: Tensor, label: int) -> tuple[float, bool]:
-        if fit is not None:
-            x = (fit_to(x * std + mean, 12, fit) - mean) / std
+        if enlarge is not None:
+            x = (enlarge_to(x * std + mean, 12, enlarge) - mean) / std
         logits = model(x)
         logits = logits if logits.ndim == 2 else logits[:, -1]
         value = nn.functional.cross_entropy(logits.double(), torch.tensor([label])).item()
@@ -82,7 +82,7 @@ def test_levels_of_one_pass_give_what_real_passes_do(levels: tuple[int, ...]) ->
 
 def test_a_model_without_levels_is_really_downscaled() -> None:
     model = Plain()
-    got = evaluate(model, small_splits(), fit="zero", fit_size=12, sample=20)
+    got = evaluate(model, small_splits(), enlarge="zero", enlarge_size=12, sample=20)
     accuracy, consistency, _ = slow(model, "zero", (8, 10, 12))
     assert not got["levels_from_one_pass"]
     assert got["level_difference"] is None
@@ -106,7 +106,7 @@ def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
     model, splits = Plain(), small_splits()
 
     def measured(consistency: int) -> dict[str, Any]:
-        return evaluate(model, splits, fit="zero", fit_size=12, sample=20, consistency=consistency)
+        return evaluate(model, splits, enlarge="zero", enlarge_size=12, sample=20, consistency=consistency)
 
     whole, some = measured(0), measured(20)
     assert whole["scale_con_images"] + whole["scale_con_left_out"] == whole["images"] > 20
@@ -119,7 +119,7 @@ def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
 
 def test_half_precision_measures_nearly_the_same_and_says_so() -> None:
     model = Plain().eval()
-    single, half = (evaluate(model, small_splits(), fit="zero", precision=p) for p in ("32", "bf16"))
+    single, half = (evaluate(model, small_splits(), enlarge="zero", precision=p) for p in ("32", "bf16"))
     assert (single["precision"], half["precision"]) == ("32", "bf16")
     assert half["loss"] != single["loss"]
     assert half["loss"] == pytest.approx(single["loss"], rel=2e-2)

@@ -13,7 +13,7 @@ from fourierscale import create_model
 from fourierscale.data.protocols import find_protocol
 from fourierscale.data.scaled import Batch
 from fourierscale.functional import downscale
-from fourierscale.training import ConfigError, fit, scale_loss
+from fourierscale.training import ConfigError, scale_loss, train
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty
 from tests.training.small_runs import small_config, small_splits
@@ -80,7 +80,7 @@ def test_a_step_is_the_mean_of_two_passes_and_the_penalty(monkeypatch: pytest.Mo
 
 def test_it_trains_and_its_checkpoint_holds_the_model_once(tmp_path: Path) -> None:
     config = small_config("loss.real=1.0", "loss.features=0.1", "train.epochs=6")
-    metrics = fit(config, tmp_path / "run", splits=small_splits())
+    metrics = train(config, tmp_path / "run", splits=small_splits())
     assert metrics["accuracy"] > 0.8
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     weights = [name for name in saved if name.startswith("model.")]
@@ -91,7 +91,7 @@ def test_it_trains_and_its_checkpoint_holds_the_model_once(tmp_path: Path) -> No
 def test_a_model_without_levels_is_refused_in_one_sentence(tmp_path: Path) -> None:
     config = small_config("model.name=cnn-mnist", "model.overrides={}", "loss.real=1.0")
     with pytest.raises(ConfigError, match="cnn-mnist has none: set both to 0"):
-        fit(config, tmp_path / "run", splits=small_splits(fit="zero"))
+        train(config, tmp_path / "run", splits=small_splits(enlarge="zero"))
 
 
 @pytest.mark.gpu

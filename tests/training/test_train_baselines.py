@@ -12,7 +12,7 @@ from PIL import Image
 
 from fourierscale.cli import main
 from fourierscale.models import model_info
-from fourierscale.training import fit, load_config, load_model
+from fourierscale.training import load_config, load_model, train
 from tests.lab.baselines.small_baselines import DIGITS, PHOTOS, SMALL
 from tests.training.small_runs import small_splits, write_digits
 
@@ -43,7 +43,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def train(name: str, out: Path, *arguments: str, settings: tuple[str, ...] = ()) -> dict:
+def train_by_command(name: str, out: Path, *arguments: str, settings: tuple[str, ...] = ()) -> dict:
     options = [f"model.overrides.{key}={list(v) if isinstance(v, tuple) else v}" for key, v in SMALL[name].items()]
     changes = [part for setting in (*options, *settings) for part in ("--set", setting)]
     assert main(["train", "--model", name, "--epochs", "1", "--out", str(out), *arguments, *changes]) == 0
@@ -58,7 +58,7 @@ def train(name: str, out: Path, *arguments: str, settings: tuple[str, ...] = ())
 @pytest.mark.parametrize("name", DIGITS)
 def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    done = train(name, out, "--data", "mnist-scale", "--data-dir", str(digits), settings=QUICK)
+    done = train_by_command(name, out, "--data", "mnist-scale", "--data-dir", str(digits), settings=QUICK)
     assert done["optim"]["step_size"] == 20
     assert done["optim"]["weight_decay"] == (0.01 if name == "fourier-cnn-mnist" else 0.0)
     metrics = done["metrics"]
@@ -66,7 +66,7 @@ def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tm
     assert metrics["equi_err"] > 1e-6
     assert metrics["levels_from_one_pass"] is False
     data = json.loads((out / "model.json").read_text())["data"]
-    assert (data["fit"], data["fit_size"]) == (model_info(name).fit, model_info(name).fit_size)
+    assert (data["fit"], data["fit_size"]) == (model_info(name).enlarge, model_info(name).enlarge_size)
     digit = tmp_path / "digit.png"
     Image.new("L", (28, 28)).save(digit)
     assert main(["predict", str(out), str(digit), "--features", str(tmp_path)]) == 0
@@ -75,7 +75,9 @@ def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tm
 @pytest.mark.parametrize("name", PHOTOS)
 def test_baselines_train_on_photographs_with_their_recipe(name: str, photos: Path, tmp_path: Path) -> None:
     settings = ("train.progress=false", "eval.sample=2", "data.size=16", "data.batch_size=4", "data.augment=none")
-    done = train(name, tmp_path / "run", "--data", f"folder:{photos}", "--no-onnx", "--seed", "1", settings=settings)
+    done = train_by_command(
+        name, tmp_path / "run", "--data", f"folder:{photos}", "--no-onnx", "--seed", "1", settings=settings
+    )
     assert done["optim"]["step_size"] == 100
     assert done["model"]["overrides"]["classes"] == 3
     assert done["metrics"]["equi_err"] > 1e-6
@@ -84,7 +86,7 @@ def test_baselines_train_on_photographs_with_their_recipe(name: str, photos: Pat
 def test_a_cnn_per_resolution_has_one_for_every_resolution_of_other_data(tmp_path: Path) -> None:
     settings = ["model.name=per-resolution-cnn-mnist", "model.overrides.widths=[2, 2, 2]", "data.batch_size=8"]
     quick = ["train.epochs=1", "train.progress=false", "eval.sample=3"]
-    metrics = fit(load_config("mnist-baseline", [*settings, *quick]), tmp_path / "run", splits=small_splits())
+    metrics = train(load_config("mnist-baseline", [*settings, *quick]), tmp_path / "run", splits=small_splits())
     assert set(load_model(tmp_path / "run").cnns) == {"8", "9", "10", "11", "12"}
     assert metrics["images"] == 60
 
@@ -98,4 +100,4 @@ def test_without_an_out_the_folder_has_the_models_name(digits: Path, tmp_path: P
 
 def test_a_model_for_digits_refuses_photographs_in_one_line(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--model", "cnn-mnist", "--data", f"folder:{photos}", "--set", "data.size=40"]) == 2
-    assert "fit_size is 28" in capsys.readouterr().err
+    assert "enlarge_size is 28" in capsys.readouterr().err

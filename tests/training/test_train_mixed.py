@@ -11,7 +11,7 @@ from fourierscale.cli import main
 from fourierscale.data import Batch
 from fourierscale.lab.tables import TABLES
 from fourierscale.models import list_models, model_info
-from fourierscale.training import Config, ConfigError, NonFiniteLossError, fit, load_config, module
+from fourierscale.training import Config, ConfigError, NonFiniteLossError, load_config, module, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.datamodule import batch_count
 from tests.training.small_runs import small_config, small_splits
@@ -44,8 +44,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Batch]]:
 def test_a_run_trains_on_mixed_batches_and_is_validated_on_batches_of_one_resolution(
     tmp_path: Path, seen: dict[str, list[Batch]]
 ) -> None:
-    splits = small_splits(augment="flip-warp", fit="zero")
-    metrics = fit(cnn(), tmp_path, splits=splits)
+    splits = small_splits(augment="flip-warp", enlarge="zero")
+    metrics = train(cnn(), tmp_path, splits=splits)
     assert metrics["steps"] == 2 * 12  # epochs of 90 images in batches of 8; of one resolution they were 15
     assert metrics["images"] == 60
     training, validation = seen["training_step"], seen["validation_step"]
@@ -58,7 +58,7 @@ def test_a_run_trains_on_mixed_batches_and_is_validated_on_batches_of_one_resolu
 
 
 def test_steps_of_an_epoch_are_those_of_mixed_batches() -> None:
-    train = small_splits(fit="zero").train
+    train = small_splits(enlarge="zero").train
     assert [batch_count(train, 8, world, mixed) for world in (1, 5) for mixed in (False, True)] == [15, 12, 3, 3]
 
 
@@ -75,7 +75,7 @@ def test_a_model_that_takes_every_size_refuses_mixed_batches(
 
 def test_images_that_are_not_fitted_refuse_mixed_batches(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"set data\.mixed=false"):
-        fit(cnn(), tmp_path / "run", splits=small_splits())
+        train(cnn(), tmp_path / "run", splits=small_splits())
     assert not (tmp_path / "run").exists()
 
 
@@ -84,7 +84,7 @@ def test_a_loss_that_is_not_finite_names_the_mixture(tmp_path: Path, monkeypatch
     with pytest.raises(
         NonFiniteLossError, match=r"epoch 1, step 1, in a batch of several resolutions: lower optim\.lr"
     ):
-        fit(cnn(), tmp_path, splits=small_splits(fit="zero"))
+        train(cnn(), tmp_path, splits=small_splits(enlarge="zero"))
 
 
 @pytest.mark.parametrize("name", list_models())
@@ -92,7 +92,7 @@ def test_recipes_mix_resolutions_for_models_of_one_input_size_alone(name: str) -
     info = model_info(name)
     mixed = load_config(info.recipe).data.mixed
     assert mixed == (info.recipe == "stl10-baseline")
-    assert not mixed or info.fit is not None
+    assert not mixed or info.enlarge is not None
 
 
 def test_no_row_of_a_table_mixes_resolutions_that_are_not_fitted() -> None:
@@ -100,7 +100,7 @@ def test_no_row_of_a_table_mixes_resolutions_that_are_not_fitted() -> None:
     for table in TABLES.values():
         for row in table.rows:
             config = load_config(row.preset, row.settings)
-            assert not config.data.mixed or model_info(config.model.name).fit is not None
+            assert not config.data.mixed or model_info(config.model.name).enlarge is not None
             mixed |= {config.model.name} if config.data.mixed else set()
     assert {"wrn-stl10", "sesn-stl10", "disco-stl10"} <= mixed
     assert "fourier-cnn-stl10" not in mixed

@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from fourierscale.data.fit import Fit
 from fourierscale.functional import analyze, band
 from fourierscale.functional.bands import Boundary, frequencies
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.metrics import shrink_features
 
 __all__ = ["Form", "Rows", "compare", "form_of", "rows"]
@@ -39,15 +39,15 @@ def form_of(value: Tensor, form: Form) -> Form:
 
 
 def compare(
-    large: Tensor, small: Tensor, form: Form, ratio: float, fit: Fit | None, boundary: Boundary = "circular"
+    large: Tensor, small: Tensor, form: Form, ratio: float, enlarge: Enlarging | None, boundary: Boundary = "circular"
 ) -> Rows | str:
     r"""Downscaled features :math:`a = D_r g(x)` against features of the downscaled image :math:`b = g(D_r x)`.
 
     - Maps of coefficients: the large one is cropped to the small one.
     - Maps of samples: the large one is ideally downscaled to the size of the small one, whatever the ratio of their
       sizes; both are then compared on the coefficients of that size, so the Nyquist bin of an even side does not count.
-      Where images were brought to one size (``fit``), both maps have one size: the large one is downscaled in the ratio
-      of the images (rounded to whole samples) and brought back to its size just as the image was.
+      Where images were brought to one size (``enlarge``), both maps have one size: the large one is downscaled in
+      the ratio of the images (rounded to whole samples) and brought back to its size just as the image was.
     - Maps that hold the mean alone (one or two samples a side, from images of every size), vectors, and maps pooled to
       one size though the images were not brought to one: as they are, entry by entry.
     - Levels: the first ones, as many as the small image has.
@@ -57,7 +57,7 @@ def compare(
         small: Output for the downscaled image.
         form: What they are.
         ratio: ``r / n``, the resolution divided by the image's own.
-        fit: How images reached a model of one input size.
+        enlarge: How images reached a model of one input size.
         boundary: What lies beyond the edge of images and of maps of samples.
 
     Returns:
@@ -77,7 +77,7 @@ def compare(
         if form == "coefficients":
             return rows(shrink_features(large, small, ratio, form), small)
         if sides[0] != sides[1] or max(map(band, sides[0])) > 0:
-            shrunk = shrink_features(large, small, ratio, form, fit=fit, boundary=boundary)
+            shrunk = shrink_features(large, small, ratio, form, enlarge=enlarge, boundary=boundary)
             return rows(analyze(shrunk, boundary=boundary), analyze(small, boundary=boundary))
     if large.shape != small.shape:
         return _unlike(large, small)

@@ -14,8 +14,8 @@ from fourierscale.auditing.files import FileModel, open_file
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
 from fourierscale.auditing.trace import evaluating
-from fourierscale.data.fit import Fit
 from fourierscale.functional.bands import Boundary, check_boundary
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 from fourierscale.models.classifier import boundary_of
 
@@ -32,8 +32,8 @@ def audit(
     *,
     labels: Tensor | Sequence[int] | None = None,
     kinds: Sequence[Kind] = KINDS,
-    fit: Fit | None = None,
-    fit_size: int | None = None,
+    enlarge: Enlarging | None = None,
+    enlarge_size: int | None = None,
     mean: float | Sequence[float] = 0.0,
     std: float | Sequence[float] = 1.0,
     shifts: Sequence[float] = (1.0, 0.5),
@@ -54,7 +54,7 @@ def audit(
     are analysed first. What counts where maps have no common ratio:
 
     - the size of the small image's map decides, also where borders were cut off: the large map is downscaled to it;
-    - with ``fit``, where all maps have one size, the large map is downscaled in the ratio of the images, rounded to
+    - with ``enlarge``, where all maps have one size, the large map is downscaled in the ratio of the images, rounded to
       whole samples, and brought back to its size as the image was;
     - a map pooled to a fixed grid, a global pool, a vector of features and logits are compared entry by entry;
     - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has;
@@ -70,9 +70,10 @@ def audit(
         resolutions: Sides to downscale to; those of ``n`` are left out.
         labels: Class of each image, for accuracy and Scale-Con.
         kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
-        fit: Bring every image to one size, for models that take no other; see :func:`fourierscale.data.fit_to`.
-        fit_size: That size; ``n`` if not given.
-        mean: Subtracted from each channel behind ``fit``, so that padding with zero is black.
+        enlarge: Bring every image to one size, for models that take no other; see
+            :func:`fourierscale.functional.enlarge_to`.
+        enlarge_size: That size; ``n`` if not given.
+        mean: Subtracted from each channel behind ``enlarge``, so that padding with zero is black.
         std: Each channel is then divided by it.
         shifts: Pixels by which the images are moved, right and down, as if they were periodic; not at all where
             ``boundary`` says that they are not.
@@ -100,14 +101,14 @@ def audit(
     elif not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
-    sides = _check(images, resolutions, kinds, labels, fit, fit_size)
+    sides = _check(images, resolutions, kinds, labels, enlarge, enlarge_size)
     try:
         beyond = boundary_of(model) if boundary is None else check_boundary(boundary)
     except ValueError as error:
         raise AuditError(str(error)) from None
     shifts = shifts if beyond == "circular" else ()
     device, dtype = _place(model, images)
-    session = Session(model, images.shape[-1], fit, fit_size, mean, std, depth, device, dtype, beyond)
+    session = Session(model, images.shape[-1], enlarge, enlarge_size, mean, std, depth, device, dtype, beyond)
     known = None if labels is None else torch.as_tensor(labels, device=device)
     steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
 
@@ -136,8 +137,8 @@ def _check(
     resolutions: Iterable[int],
     kinds: Sequence[str],
     labels: Tensor | Sequence[int] | None,
-    fit: str | None,
-    fit_size: int | None,
+    enlarge: str | None,
+    enlarge_size: int | None,
 ) -> tuple[int, ...]:
     """Refuse what cannot be audited; the resolutions that count, coarse to fine."""
     if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
@@ -157,11 +158,11 @@ def _check(
         raise AuditError(f"no kind of downscaling was given: choose among {', '.join(KINDS)}")
     if labels is not None and len(labels) != len(images):
         raise AuditError(f"expected {len(images)} labels for as many images, got {len(labels)}")
-    if fit is not None and fit not in get_args(Fit):
-        raise AuditError(f"unknown fit {fit!r}: choose one of {', '.join(get_args(Fit))}")
-    if fit_size is not None and (fit is None or fit_size < size):
-        why = "no fit is given" if fit is None else f"the images have {size} pixels: downscale them first"
-        raise AuditError(f"fit_size is {fit_size}, but {why}")
+    if enlarge is not None and enlarge not in get_args(Enlarging):
+        raise AuditError(f"unknown enlarge {enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
+    if enlarge_size is not None and (enlarge is None or enlarge_size < size):
+        why = "enlarge is not given" if enlarge is None else f"the images have {size} pixels: downscale them first"
+        raise AuditError(f"enlarge_size is {enlarge_size}, but {why}")
     return sides
 
 

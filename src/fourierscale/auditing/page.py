@@ -18,7 +18,7 @@ from fourierscale.training.weights import versions
 
 __all__ = ["build_page", "write_page"]
 
-FITTED = {
+ENLARGED = {
     "zero": "padding with zeros",
     "reflect": "reflection at their borders",
     "replicate": "repeating their borders",
@@ -45,7 +45,7 @@ def build_page(audit: Audit) -> str:
         images=f"{audit.images:,}",
         size=audit.size,
         dtype=audit.dtype,
-        fit="" if audit.fit is None else f" The model takes one size; images reach it by {FITTED[audit.fit]}.",
+        enlarged="" if audit.enlarge is None else f" The model takes one size, reached by {ENLARGED[audit.enlarge]}.",
         maps="".join(_map(audit, kind) for kind in audit.kinds),
         rings=_rings(audit),
         shift=_shift(audit),

@@ -95,7 +95,7 @@ class Audit:
         dtype: In what the model computed.
         kinds: Kinds of downscaling, the first being the one that ``finding`` speaks of.
         resolutions: Below ``size``, coarse to fine.
-        fit: How images reached a model of one input size; None if they went as they are.
+        enlarge: How images reached a model of one input size; None if they went as they are.
         tolerance: Largest error that counts as rounding in this dtype.
         layers: Every layer, in the order of the pass; the last gives the model's output.
         input: The images themselves, as if they were a layer: what downscaling that is not ideal changes at once.
@@ -111,7 +111,7 @@ class Audit:
     dtype: str
     kinds: tuple[str, ...]
     resolutions: tuple[int, ...]
-    fit: str | None
+    enlarge: str | None
     tolerance: float
     layers: tuple[Layer, ...]
     input: Layer

@@ -16,9 +16,9 @@ from fourierscale.auditing.logits import LogitSums, prediction
 from fourierscale.auditing.result import Audit, Layer, Rings, Shift
 from fourierscale.auditing.shifts import compare_shifted, shift_image
 from fourierscale.auditing.trace import OUTPUT, Record, Trace, run
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
 from fourierscale.functional.bands import Boundary
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.functional.resample import Kind
 from fourierscale.testing import TOLERANCE
 
@@ -31,9 +31,9 @@ class Session:
     Args:
         model: Takes images.
         size: Side of the images.
-        fit: How they reach a model of one input size.
-        fit_size: That size; ``size`` if not given.
-        mean: Subtracted from each channel behind ``fit``.
+        enlarge: How they reach a model of one input size.
+        enlarge_size: That size; ``size`` if not given.
+        mean: Subtracted from each channel behind ``enlarge``.
         std: Each channel is then divided by it.
         depth: Only modules whose names have at most so many parts.
         device: Where to compute.
@@ -45,8 +45,8 @@ class Session:
         self,
         model: Callable[[Tensor], Any],
         size: int,
-        fit: Fit | None,
-        fit_size: int | None,
+        enlarge: Enlarging | None,
+        enlarge_size: int | None,
         mean: float | Sequence[float],
         std: float | Sequence[float],
         depth: int | None,
@@ -55,8 +55,8 @@ class Session:
         boundary: Boundary,
     ) -> None:
         self.model, self.size, self.depth, self.dtype, self.boundary = model, size, depth, dtype, boundary
-        self.fit: Fit | None = fit
-        self.fit_size = size if fit_size is None else fit_size
+        self.enlarge: Enlarging | None = enlarge
+        self.enlarge_size = size if enlarge_size is None else enlarge_size
         self.mean, self.std = (torch.as_tensor(v, dtype=dtype, device=device).reshape(-1, 1, 1) for v in (mean, std))
         self.images = self.right = 0
         self.shapes: dict[str, Record] = {}
@@ -69,7 +69,7 @@ class Session:
 
     def input(self, x: Tensor) -> Tensor:
         """Images as the model takes them."""
-        x = x if self.fit is None else fit_to(x, self.fit_size, self.fit)
+        x = x if self.enlarge is None else enlarge_to(x, self.enlarge_size, self.enlarge)
         return (x - self.mean) / self.std
 
     def begin(self, x: Tensor, labels: Tensor | None) -> None:
@@ -97,7 +97,7 @@ class Session:
         for key, record in small.records.items():
             if key in self.full.records:
                 large = self.full.records[key]
-                rows = compare(large.value, record.value, record.form, ratio, self.fit, self.boundary)
+                rows = compare(large.value, record.value, record.form, ratio, self.enlarge, self.boundary)
                 self._note(key, self.sums[key, kind, side].add(rows))
         logits = prediction(small.output)
         if self.logits is not None and logits is not None and logits.shape == self.logits.shape:
@@ -161,7 +161,7 @@ class Session:
             dtype=str(self.dtype).removeprefix("torch."),
             kinds=kinds,
             resolutions=sides,
-            fit=self.fit,
+            enlarge=self.enlarge,
             tolerance=TOLERANCE[self.dtype],
             layers=layers,
             input=layer(0, "input", Record(self.x, "images", "image")),

@@ -75,7 +75,7 @@ def logit_table(audit: Audit) -> Table:
 
 
 def _title(audit: Audit) -> str:
-    padded = "" if audit.fit is None else f", fit {audit.fit}"
+    padded = "" if audit.enlarge is None else f", enlarge {audit.enlarge}"
     return f"{escape(audit.model)}: relative squared error, {audit.images} images, {audit.kind}{padded}"
 
 

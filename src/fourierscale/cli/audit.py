@@ -37,7 +37,7 @@ def audit(
         str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
     ] = None,
     kinds: Annotated[str, typer.Option(help="Kinds of downscaling, with commas.")] = "ideal,gaussian,bicubic",
-    fit: Annotated[
+    enlarge: Annotated[
         str | None,
         typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
     ] = None,
@@ -77,15 +77,15 @@ def audit(
             with reporting() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
-                way: Any = None if fit == "none" else (fit or opened.fit)
+                way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
                 found = measure(
                     opened.model,
                     pictures.images,
                     _sides(resolutions) if resolutions else pictures.resolutions,
                     labels=pictures.labels,
                     kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    fit=way,
-                    fit_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
+                    enlarge=way,
+                    enlarge_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
                     mean=pictures.mean,
                     std=pictures.std,
                     boundary=boundary or opened.data.get("boundary"),
@@ -192,7 +192,7 @@ def find_pictures(
             f"{opened.name} takes images of {opened.channels} channel(s), {chosen} has {pixels.shape[1]}: choose other "
             "images with --data"
         )
-    if opened.fit is not None and opened.side is not None and opened.side < pixels.shape[-1]:
+    if opened.enlarge is not None and opened.side is not None and opened.side < pixels.shape[-1]:
         pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
     labels = test.labels[chosen_items] if list(opened.data.get("classes", ())) == list(splits.classes) else None
     n = int(pixels.shape[-1])

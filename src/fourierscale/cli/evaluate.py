@@ -77,8 +77,8 @@ def evaluate(
     metrics = measure(
         found.model,
         splits,
-        fit=about["fit"],
-        fit_size=about["fit_size"],
+        enlarge=about["fit"],
+        enlarge_size=about["fit_size"],
         batch_size=batch_size,
         limit=limit,
         sample=sample,

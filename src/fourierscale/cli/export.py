@@ -75,7 +75,7 @@ def _real_images(about: dict[str, Any], raw: bool, count: int = 8) -> tuple[Tens
 
     from fourierscale.data import load_protocol
     from fourierscale.data.errors import DataError
-    from fourierscale.data.fit import fit_to
+    from fourierscale.functional.enlarging import enlarge_to
 
     try:
         settings = folder_settings(about, about["protocol"])
@@ -85,7 +85,7 @@ def _real_images(about: dict[str, Any], raw: bool, count: int = 8) -> tuple[Tens
         return None, "no real ones, which are not on this machine"
     if not raw:
         if about["fit"] is not None:
-            x = fit_to(x, about["fit_size"], about["fit"])
+            x = enlarge_to(x, about["fit_size"], about["fit"])
         mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
         x = (x - mean) / std
     return x, f"{len(x)} test images of {about['protocol']}"

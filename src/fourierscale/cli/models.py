@@ -17,7 +17,7 @@ def models() -> None:
     cited: dict[str, list[str]] = {}
     for name in names:  # line by line: counting takes a moment for each
         info, cost = model_info(name), model_cost(name)
-        taken = "any size" if info.fit is None else f"{info.fit} to {info.fit_size}"
+        taken = "any size" if info.enlarge is None else f"{info.enlarge} to {info.enlarge_size}"
         fixed = short(cost.fixed_flops) if cost.fixed_flops else ""
         typer.echo(f"{name:{width}}  {cost.parameters:>10,}  {short(cost.flops):>6}  {fixed:>6}  {taken}")
         cited.setdefault(info.citation, []).append(name)

@@ -29,7 +29,7 @@ class Opened:
         note: What the user must know about it, in words; empty if nothing.
         channels: Of its images; None if nobody says.
         side: Of the largest images that it was made for; None if nobody says.
-        fit: How images reach a model of one input size.
+        enlarge: How images reach a model of one input size.
         data: How its images were prepared, as a run's ``model.json`` says; empty if it has none.
         loading: How its images were loaded (``data_dir``, ``seed``, ``size``), as the run's config says.
         trained: Whether its answers may mean something.
@@ -40,7 +40,7 @@ class Opened:
     note: str = ""
     channels: int | None = None
     side: int | None = None
-    fit: str | None = None
+    enlarge: str | None = None
     data: dict[str, Any] = field(default_factory=dict)
     loading: dict[str, Any] = field(default_factory=dict)
     trained: bool = True
@@ -98,7 +98,7 @@ def _named(name: str, seed: int) -> Opened:
         "folder for trained ones"
     )
     model = _seeded(lambda: info.build(**info.defaults), seed)
-    return Opened(name, model, note, channels, side, info.fit, trained=False)
+    return Opened(name, model, note, channels, side, info.enlarge, trained=False)
 
 
 def _built(name: str, seed: int) -> Opened:

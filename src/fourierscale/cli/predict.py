@@ -124,11 +124,11 @@ def load_image(path: Path, about: dict[str, Any], invert: bool = False) -> tuple
 
 def _normalised(x: Tensor, about: dict[str, Any], invert: bool) -> Tensor:
     """Images with values in [0, 1] as the model takes them; padding is black, so it comes before normalisation."""
-    from fourierscale.data.fit import fit_to
+    from fourierscale.functional.enlarging import enlarge_to
 
     x = 1 - x if invert else x
     if about["fit"] is not None:
-        x = fit_to(x, about["fit_size"], about["fit"])
+        x = enlarge_to(x, about["fit_size"], about["fit"])
     mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
     return (x - mean) / std
 

@@ -87,9 +87,9 @@ def train(
     from fourierscale.cli.data import reporting
     from fourierscale.cli.folder_run import choose_settings, finish, images_of, refuse_preset
     from fourierscale.cli.show import metrics_table
-    from fourierscale.training import fit, load_splits
-    from fourierscale.training.fit import is_first_process
+    from fourierscale.training import load_splits, train
     from fourierscale.training.picture import draw_metrics
+    from fourierscale.training.run import is_first_process
 
     if resolved.train.num_nodes > 1 and out is None:
         raise ConfigError("several machines need one folder for the run that all of them see: give it as --out")
@@ -105,7 +105,7 @@ def train(
             resolved = choose_settings(resolved, images, names, source == "folder", main_process, report)
         splits = load_splits(resolved, report)
     with _logging(main_process):
-        metrics = fit(resolved, run, resume, splits=splits)
+        metrics = train(resolved, run, resume, splits=splits)
     if main_process:
         title = f"{resolved.model.name} on {metrics['protocol']}"
         draw_metrics(metrics, run / "metrics.png", title, splits.protocol.boundary)

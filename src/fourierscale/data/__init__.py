@@ -14,7 +14,6 @@ from fourierscale.data.errors import (
     SourceError,
     UnknownNameError,
 )
-from fourierscale.data.fit import fit_to
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.prepare import ScaledSplits, load_protocol
@@ -28,6 +27,7 @@ from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, Rando
 from fourierscale.data.streamed import StreamedImages
 from fourierscale.data.survey import Survey, survey
 from fourierscale.data.warp import Warp
+from fourierscale.functional.enlarging import enlarge_to
 
 __all__ = [
     "Augmentation",
@@ -57,8 +57,8 @@ __all__ = [
     "UnknownNameError",
     "Warp",
     "assign_resolutions",
+    "enlarge_to",
     "find_protocol",
-    "fit_to",
     "get",
     "get_augmentation",
     "list_augmentations",

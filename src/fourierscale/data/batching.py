@@ -147,10 +147,8 @@ def make_loader(
         pin_memory: Put batches in page-locked memory, for fast copies to a GPU.
         mixed: Batches of several resolutions, for a dataset that fits its images to one size.
     """
-    if mixed and dataset.fit is None:
-        raise ValueError(
-            "a batch of several resolutions needs images of one size: give the dataset a fit, or leave out mixed"
-        )
+    if mixed and dataset.enlarge is None:
+        raise ValueError("a batch of several resolutions needs images of one size: set enlarge, or leave out mixed")
     if num_workers and dataset.device.type != "cpu":
         raise ValueError(f"images on {dataset.device} are cut there: expected num_workers=0, got {num_workers}")
     sampler = ResolutionBatchSampler(dataset.item_resolutions, batch_size, shuffle, seed, rank, world_size, even, mixed)

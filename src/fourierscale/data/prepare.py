@@ -12,12 +12,12 @@ from fourierscale.data import sources
 from fourierscale.data.augment import Augmentation
 from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
-from fourierscale.data.fit import Fit
 from fourierscale.data.open_folder import FolderSettings, FoundImages, open_folder
 from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
 from fourierscale.data.scaled import ResolutionMode, ScaledDataset
 from fourierscale.data.splits import split_hash, stratified_split, subset
 from fourierscale.functional.bands import Boundary
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 
 __all__ = ["FOLDER_SETTINGS", "MEMORY_LIMIT", "ScaledSplits", "load_protocol"]
@@ -68,8 +68,8 @@ def load_protocol(
     *,
     kind: Kind | None = None,
     boundary: Boundary | None = None,
-    fit: Fit | None = None,
-    fit_size: int | None = None,
+    enlarge: Enlarging | None = None,
+    enlarge_size: int | None = None,
     train_size: int | None = None,
     resolution_mode: ResolutionMode = "one",
     augment: Augmentation | str | None = None,
@@ -90,8 +90,8 @@ def load_protocol(
         report: As for :func:`get`.
         kind: Downscale in another way than the protocol says.
         boundary: Downscale with another boundary than the protocol says; give that of the model.
-        fit: Bring all images to one size; see :func:`fit_to`.
-        fit_size: That size; the protocol's largest resolution if not given.
+        enlarge: Bring all images to one size; see :func:`enlarge_to`.
+        enlarge_size: That size; the protocol's largest resolution if not given.
         train_size: Use only so many training images, nested for one seed and stratified.
         resolution_mode: See :class:`ScaledDataset`.
         augment: Augmentation of the training set.
@@ -142,8 +142,8 @@ def load_protocol(
             resolution_mode=resolution_mode,
             kind=protocol.kind,
             boundary=protocol.boundary,
-            fit=fit,
-            fit_size=None if fit is None else (fit_size or protocol.resolutions[-1]),
+            enlarge=enlarge,
+            enlarge_size=None if enlarge is None else (enlarge_size or protocol.resolutions[-1]),
             mean=protocol.mean,
             std=protocol.std,
             augment=augment if split == "train" else None,

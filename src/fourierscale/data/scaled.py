@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from fourierscale.data.augment import Augmentation, get_augmentation
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.data.moving import moved
 from fourierscale.data.sized import SizedImages
 from fourierscale.data.splits import assign_resolutions
 from fourierscale.data.streamed import StreamedImages
 from fourierscale.functional import downscale
 from fourierscale.functional.bands import Boundary, check_boundary
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.functional.resample import Kind
 
 __all__ = ["Batch", "BatchIndices", "ResolutionMode", "ScaledDataset"]
@@ -54,8 +54,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
     r"""Square images downscaled to given resolutions.
 
     A batch is made in this order: cut from the stored bytes, divide by 255, augment at the original size, downscale to
-    :math:`m`, augment at that size, fit to a fixed size (if asked), normalise each channel. Padding therefore happens
-    before normalisation: zero is black.
+    :math:`m`, augment at that size, enlarge to a fixed size (if asked), normalise each channel. Padding therefore
+    happens before normalisation: zero is black.
 
     A batch holds one resolution. Where images are fitted to one size it may hold several, in any order.
 
@@ -69,8 +69,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             ``i % N`` at ``resolutions[i // N]``.
         kind: How to downscale: ``"ideal"``, ``"gaussian"`` or ``"bicubic"``.
         boundary: What lies beyond the images' edge when they are downscaled; give that of the model.
-        fit: Bring every image to ``fit_size``, for models that take one size; see :func:`fit_to`.
-        fit_size: That size; the largest resolution if not given.
+        enlarge: Bring every image to ``enlarge_size``, for models that take one size; see :func:`enlarge_to`.
+        enlarge_size: That size; the largest resolution if not given.
         mean: Subtracted from each channel.
         std: Each channel is divided by it.
         augment: An augmentation or the name of one.
@@ -93,8 +93,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         resolution_mode: ResolutionMode = "one",
         kind: Kind = "ideal",
         boundary: Boundary = "circular",
-        fit: Fit | None = None,
-        fit_size: int | None = None,
+        enlarge: Enlarging | None = None,
+        enlarge_size: int | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         augment: Augmentation | str | None = None,
@@ -115,13 +115,13 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         if kind not in get_args(Kind):
             raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
         self.boundary = check_boundary(boundary)
-        if fit is not None and fit not in get_args(Fit):
-            raise ValueError(f"unknown fit {fit!r}: choose one of {', '.join(get_args(Fit))}")
-        if fit_size is not None and (fit is None or fit_size < self.resolutions[-1]):
-            why = "without fit" if fit is None else f"smaller than resolution {self.resolutions[-1]}"
-            raise ValueError(f"fit_size is {fit_size} {why}: give both, large enough for every resolution")
-        self.resolution_mode, self.kind, self.seed, self.fit = resolution_mode, kind, seed, fit
-        self.fit_size = (fit_size or self.resolutions[-1]) if fit is not None else None
+        if enlarge is not None and enlarge not in get_args(Enlarging):
+            raise ValueError(f"unknown enlarge {enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
+        if enlarge_size is not None and (enlarge is None or enlarge_size < self.resolutions[-1]):
+            why = "without enlarge" if enlarge is None else f"smaller than resolution {self.resolutions[-1]}"
+            raise ValueError(f"enlarge_size is {enlarge_size} {why}: give both, large enough for every resolution")
+        self.resolution_mode, self.kind, self.seed, self.enlarge = resolution_mode, kind, seed, enlarge
+        self.enlarge_size = (enlarge_size or self.resolutions[-1]) if enlarge is not None else None
         self.augment = get_augmentation(augment) if isinstance(augment, str) else augment
         self.epoch = 0
         self.mean, self.std = self._per_channel(mean, 0.0), self._per_channel(std, 1.0)
@@ -190,10 +190,10 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         items = torch.as_tensor(indices, dtype=torch.int64)
         own = self.item_resolutions[items.numpy()]
         found = np.unique(own).tolist()
-        if not 1 <= len(found) <= (1 if self.fit is None else len(self.resolutions)):
+        if not 1 <= len(found) <= (1 if self.enlarge is None else len(self.resolutions)):
             raise ValueError(
                 f"expected items of one resolution in a batch, got {found}: use make_loader, or bring all images to "
-                "one size, for example with fit='zero'"
+                "one size, for example with enlarge='zero'"
             )
         epoch, number = getattr(indices, "epoch", self.epoch), getattr(indices, "number", 0)
         generator = batch_generator(self.seed, epoch, number)
@@ -217,7 +217,9 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         x = downscale(x, resolution, self.kind, boundary=self.boundary)
         if self.augment is not None:
             x = self.augment(x, generator, "scaled")
-        return x if self.fit is None or self.fit_size is None else fit_to(x, self.fit_size, self.fit)
+        return (
+            x if self.enlarge is None or self.enlarge_size is None else enlarge_to(x, self.enlarge_size, self.enlarge)
+        )
 
     def _mixed(self, stored: Tensor, own: NDArray[np.int64], generator: torch.Generator) -> Tensor:
         """Images of several resolutions ``own``, made one resolution after the other and put back in order."""

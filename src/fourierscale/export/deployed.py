@@ -38,7 +38,7 @@ class Deployed(nn.Module):
         model: What to deploy.
         sizes: Side of the images, increasing.
         reach: Side at which the model runs, at least the largest of ``sizes``.
-        fit: How a smaller image reaches it; a mode of :func:`fourierscale.data.fit.fit_to`.
+        enlarge: How a smaller image reaches it; a mode of :func:`fourierscale.functional.enlarging.enlarge_to`.
         normalise: Mean and standard deviation per channel, for images of 0..1 pixels; None: images are normalised.
         features: Whether to give the features too.
         levels: For each size how many levels its logits have; empty for a model without levels.
@@ -51,7 +51,7 @@ class Deployed(nn.Module):
         model: nn.Module,
         sizes: Sequence[int],
         reach: int,
-        fit: str,
+        enlarge: str,
         normalise: tuple[Sequence[float], Sequence[float]] | None,
         features: bool,
         levels: Mapping[int, int],
@@ -67,7 +67,7 @@ class Deployed(nn.Module):
         self.std = self._keep("std", std)
         matrices = starts = None
         if several or sizes[0] != reach:
-            matrices = torch.cat([size_matrix(n, reach, fit, boundary) for n in sizes], 1)
+            matrices = torch.cat([size_matrix(n, reach, enlarge, boundary) for n in sizes], 1)
             starts = _table({n: sum(sizes[:i]) for i, n in enumerate(sizes)}, missing=sum(sizes))
         self.matrices = self._keep("matrices", matrices)
         self.starts = self._keep("starts", starts)
@@ -118,7 +118,7 @@ def _first(x: Tensor, axis: int, counts: Tensor | None, n: int) -> Tensor:
     return x.narrow(axis, 0, count)
 
 
-def size_matrix(n: int, reach: int, fit: str, boundary: Boundary = "circular") -> Tensor:
+def size_matrix(n: int, reach: int, enlarge: str, boundary: Boundary = "circular") -> Tensor:
     """The matrix ``(reach, n)`` by which an axis of ``n`` samples becomes one of ``reach``.
 
     >>> size_matrix(2, 3, "zero")
@@ -128,12 +128,12 @@ def size_matrix(n: int, reach: int, fit: str, boundary: Boundary = "circular") -
     """
     # Images that are one on a single row: fitted, they are a column of the matrix wherever the image itself is.
     rows = torch.eye(n, dtype=torch.float64)[:, :, None].expand(n, n, n).contiguous()
-    if fit == "upsample":
+    if enlarge == "upsample":
         fitted = upscale(rows, reach, boundary) if n < reach else rows
     else:
-        from fourierscale.data.fit import fit_to
+        from fourierscale.functional.enlarging import enlarge_to
 
-        fitted = fit_to(rows, reach, fit)  # type: ignore[arg-type]
+        fitted = enlarge_to(rows, reach, enlarge)  # type: ignore[arg-type]
     return fitted[:, :, (reach - n) // 2].T.float()
 
 

@@ -48,16 +48,16 @@ class Plan:
 class Preparation:
     """What is done to the images of a file before they reach its model, as the data module does it."""
 
-    fit: str | None
-    fit_size: int
+    enlarge: str | None
+    enlarge_size: int
     normalise: tuple[Sequence[float], Sequence[float]] | None
 
     def __call__(self, x: Tensor) -> Tensor:
         """Images as the file takes them to images as the model takes them."""
-        if self.fit is not None:
-            from fourierscale.data.fit import fit_to
+        if self.enlarge is not None:
+            from fourierscale.functional.enlarging import enlarge_to
 
-            x = fit_to(x, self.fit_size, self.fit)  # type: ignore[arg-type]
+            x = enlarge_to(x, self.enlarge_size, self.enlarge)  # type: ignore[arg-type]
         if self.normalise is not None:
             mean, std = (torch.tensor(values).view(-1, 1, 1) for values in self.normalise)
             x = (x - mean) / std
@@ -84,15 +84,15 @@ def make_plan(
     data: dict[str, Any] = dict(info.get("data", info))
     model = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     sizes = _sizes(model, resolutions, data)
-    fit, fit_size = data.get("fit"), int(data.get("fit_size") or sizes[-1])
+    enlarge, enlarge_size = data.get("fit"), int(data.get("fit_size") or sizes[-1])
     if raw and ("mean" not in data or "std" not in data):
         raise ExportError("raw images need the mean and std of training: pass about=, what describes the weights")
-    if sizes[-1] > fit_size:
-        raise ExportError(f"the model takes images of at most {fit_size} x {fit_size}, got {sizes[-1]}")
-    if fit is not None and not raw and sizes != [fit_size]:
+    if sizes[-1] > enlarge_size:
+        raise ExportError(f"the model takes images of at most {enlarge_size} x {enlarge_size}, got {sizes[-1]}")
+    if enlarge is not None and not raw and sizes != [enlarge_size]:
         raise ExportError(
-            f"the model takes images of {fit_size} x {fit_size} alone and smaller ones are brought to it ({fit}): "
-            f"export it with --raw, which puts that into the file, or at {fit_size}"
+            f"the model takes images of {enlarge_size} x {enlarge_size} alone and smaller ones are brought to it "
+            f"({enlarge}): export it with --raw, which puts that into the file, or at {enlarge_size}"
         )
     if features and not hasattr(model, "features"):
         raise ExportError(f"{type(model).__name__} has no features: export it without them")
@@ -104,19 +104,19 @@ def make_plan(
         "raw": raw,
         "mean": data.get("mean"),
         "std": data.get("std"),
-        "fit": None if raw else fit,
-        "fit_size": fit_size if fit is not None and not raw else None,
+        "fit": None if raw else enlarge,
+        "fit_size": enlarge_size if enlarge is not None and not raw else None,
         "shape": data.get("shape"),
-        "image_resolutions": sizes if raw or fit is None else [n for n in data["resolutions"] if n <= fit_size],
+        "image_resolutions": sizes if raw or enlarge is None else [n for n in data["resolutions"] if n <= enlarge_size],
         "features": getattr(model, "features_domain", "coefficients") if features else None,
         "boundary": boundary_of(model),
     }
     normalise = (data["mean"], data["std"]) if raw else None
-    preparation = Preparation(fit if raw else None, fit_size, normalise)
+    preparation = Preparation(enlarge if raw else None, enlarge_size, normalise)
     images = {n: preparation(_images(described, n)) for n in sizes}
     logits = {n: _run(model, images[n], n) for n in sizes}
     levels = {n: int(logits[n].shape[1]) for n in sizes if logits[n].ndim == 3}
-    if fit is None:
+    if enlarge is None:
         _check_sizes(model, images, logits)
     classes = logits[sizes[-1]].shape[-1]
     described["classes"] = list(data.get("classes") or map(str, range(classes)))
@@ -124,11 +124,11 @@ def make_plan(
         raise ExportError(f"the model has {classes} classes, its description names {len(described['classes'])}")
     described["levels"] = {str(n): level_names(model, n)[-levels.get(n, 1) :] for n in sizes}
     sides = {}
-    if fit is None and described["features"] == "coefficients":
+    if enlarge is None and described["features"] == "coefficients":
         with torch.no_grad():
             sides = {n: int(model.features(images[n]).shape[-1]) for n in sizes}  # type: ignore[operator]
     deployed = Deployed(
-        model, sizes, fit_size, fit or "upsample", normalise, features, levels, sides, described["boundary"]
+        model, sizes, enlarge_size, enlarge or "upsample", normalise, features, levels, sides, described["boundary"]
     )
     return Plan(model, deployed.eval(), described, preparation)
 

@@ -4,6 +4,7 @@ from fourierscale.functional.bands import as_size, band, bands, grid, grids, per
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
 from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
+from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import (
     Level,
@@ -28,6 +29,7 @@ __all__ = [
     "crop",
     "delta_spectrum",
     "downscale",
+    "enlarge_to",
     "extend",
     "fourier_conv",
     "grid",

@@ -7,9 +7,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
 from fourierscale.functional.bands import Boundary
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics.moments import ItemMean
 from fourierscale.testing import Domain
@@ -64,7 +64,7 @@ def shrink_features(
     ratio: float,
     domain: Domain,
     kind: Kind = "ideal",
-    fit: Fit | None = None,
+    enlarge: Enlarging | None = None,
     boundary: Boundary = "circular",
 ) -> Tensor:
     r"""The features :math:`D_r g(x)` that those of a downscaled image are compared with.
@@ -79,7 +79,7 @@ def shrink_features(
         ratio: ``r / n``, the resolution divided by the image's own.
         domain: ``"coefficients"`` or ``"image"``.
         kind: How images are downscaled.
-        fit: How a downscaled image was brought to the model's input size.
+        enlarge: How a downscaled image was brought to the model's input size.
         boundary: What lies beyond the images' edge when they are downscaled.
     """
     if domain not in get_args(Domain):
@@ -89,6 +89,6 @@ def shrink_features(
         raise ValueError(f"the features of the downscaled image are larger, {to}, than {tuple(large.shape[-2:])}")
     if domain == "coefficients":
         return large[..., : to[0], : to[1]]
-    if to == tuple(large.shape[-2:]) and ratio < 1 and fit is not None:
-        return fit_to(downscale(large, max(1, round(ratio * to[0])), kind, boundary=boundary), to[0], fit)
+    if to == tuple(large.shape[-2:]) and ratio < 1 and enlarge is not None:
+        return enlarge_to(downscale(large, max(1, round(ratio * to[0])), kind, boundary=boundary), to[0], enlarge)
     return downscale(large, to, kind, boundary=boundary)

@@ -28,8 +28,8 @@ class ModelInfo:
         recipe: The training preset that ``fourierscale train --model NAME`` takes if it is given no other.
         defaults: The preset; every entry can be overridden.
         small: Overrides that make it small enough for a test to train it.
-        fit: How images of any size reach a model of one input size (a mode of the data module); None: as they are.
-        fit_size: The input size of such a model.
+        enlarge: How images of any size reach a model of one input size (a mode of the data module); None: as they are.
+        enlarge_size: The input size of such a model.
         citation: Whom to cite.
     """
 
@@ -39,8 +39,8 @@ class ModelInfo:
     recipe: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     small: Mapping[str, Any] = field(default_factory=dict)
-    fit: str | None = None
-    fit_size: int | None = None
+    enlarge: str | None = None
+    enlarge_size: int | None = None
     citation: str = "Rahman and Yeh, Truly Scale-Equivariant Deep Nets with Fourier Layers, NeurIPS 2023"
 
     @property
@@ -56,7 +56,7 @@ class ModelInfo:
     def largest_input(self) -> tuple[int, int, int]:
         """Channels, height and width of the largest image it was made for."""
         resolutions = "resolutions" if "resolutions" in self.options else "image_resolutions"
-        side = self.fit_size or max(self.default(resolutions))
+        side = self.enlarge_size or max(self.default(resolutions))
         return self.default("in_channels"), side, side
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale, synthesize
 from fourierscale.functional.bands import Boundary
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.functional.resample import Kind
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ScaleClassifier
@@ -27,8 +27,8 @@ class Lens:
         model: Has ``features``, and ``features_domain`` unless they are coefficients.
         mean: Per channel, subtracted from pixels.
         std: Per channel, divided by.
-        fit: How images reach a model of one input size; see :func:`fourierscale.data.fit.fit_to`.
-        fit_size: That size.
+        enlarge: How images reach a model of one input size; see :func:`fourierscale.functional.enlarging.enlarge_to`.
+        enlarge_size: That size.
         kind: How images are downscaled.
         boundary: What lies beyond their edge then.
 
@@ -44,16 +44,16 @@ class Lens:
         model: nn.Module,
         mean: Tensor | Sequence[float],
         std: Tensor | Sequence[float],
-        fit: Fit | None = None,
-        fit_size: int | None = None,
+        enlarge: Enlarging | None = None,
+        enlarge_size: int | None = None,
         kind: Kind = "ideal",
         boundary: Boundary = "circular",
     ) -> None:
         self.model = model
         self.device = next(model.parameters()).device
         self.mean, self.std = (torch.as_tensor(v, device=self.device).view(-1, 1, 1) for v in (mean, std))
-        self.fit: Fit | None = fit
-        self.fit_size = fit_size
+        self.enlarge: Enlarging | None = enlarge
+        self.enlarge_size = enlarge_size
         self.kind: Kind = kind
         self.boundary: Boundary = boundary
         self.domain: Domain = getattr(model, "features_domain", "coefficients")
@@ -87,7 +87,7 @@ class Lens:
 
     def shrink(self, large: Tensor, small: Tensor, ratio: float) -> Tensor:
         """Features of the image, downscaled to compare with those of the downscaled image."""
-        return shrink_features(large, small, ratio, self.domain, self.kind, self.fit, self.boundary)
+        return shrink_features(large, small, ratio, self.domain, self.kind, self.enlarge, self.boundary)
 
     def picture(self, features: Tensor, side: int) -> Tensor:
         """Features as maps to look at: coefficients are sampled on ``side`` x ``side``, others are maps already."""
@@ -95,7 +95,7 @@ class Lens:
 
     def _inputs(self, x: Tensor) -> Tensor:
         x = x.to(self.device)
-        if self.fit is not None:
-            assert self.fit_size is not None
-            x = fit_to(x, self.fit_size, self.fit)
+        if self.enlarge is not None:
+            assert self.enlarge_size is not None
+            x = enlarge_to(x, self.enlarge_size, self.enlarge)
         return (x - self.mean) / self.std

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.data import ScaledSplits
-from fourierscale.data.fit import Fit
 from fourierscale.functional import grid
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.pages.lens import Lens
 from fourierscale.testing import relative_error
 
@@ -37,7 +37,7 @@ class BothWays:
 
 @torch.inference_mode()
 def both_ways(
-    model: nn.Module, splits: ScaledSplits, digit: Tensor, resolutions: Sequence[int], fit: Fit | None = None
+    model: nn.Module, splits: ScaledSplits, digit: Tensor, resolutions: Sequence[int], enlarge: Enlarging | None = None
 ) -> list[BothWays]:
     """Features of the downscaled image and downscaled features of the image, for each resolution.
 
@@ -48,10 +48,10 @@ def both_ways(
         splits: Where the digit comes from.
         digit: ``(1, C, n, n)``, normalised.
         resolutions: Where to look.
-        fit: How images reach a model of one input size.
+        enlarge: How images reach a model of one input size.
     """
     size, mean, std = int(digit.shape[-1]), splits.test.mean, splits.test.std
-    lens = Lens(model, mean, std, fit, size, splits.protocol.kind, splits.protocol.boundary)
+    lens = Lens(model, mean, std, enlarge, size, splits.protocol.kind, splits.protocol.boundary)
     x = digit * std + mean
     large = lens.features(x)
     channel = int(lens.picture(large, size)[0].flatten(1).var(1).argmax())

@@ -4,7 +4,7 @@
 >>> load_config("mnist-best").loss.hinge
 'pairs'
 
-``fit(load_config("tiny"), "runs/tiny")`` trains; ``load_model("runs/tiny")`` gives the model back.
+``train(load_config("tiny"), "runs/tiny")`` trains; ``load_model("runs/tiny")`` gives the model back.
 """
 
 from fourierscale.training.config import (
@@ -28,7 +28,6 @@ from fourierscale.training.errors import (
     TrainingError,
 )
 from fourierscale.training.evaluate import evaluate
-from fourierscale.training.fit import fit
 from fourierscale.training.losses import (
     consistency_hinge,
     level_cross_entropy,
@@ -37,6 +36,7 @@ from fourierscale.training.losses import (
     scale_loss,
 )
 from fourierscale.training.module import ScaleModule
+from fourierscale.training.run import train
 from fourierscale.training.weights import load_model, read_info, save_model
 
 __all__ = [
@@ -57,7 +57,6 @@ __all__ = [
     "TrainingError",
     "consistency_hinge",
     "evaluate",
-    "fit",
     "level_cross_entropy",
     "level_divergence",
     "list_presets",
@@ -68,4 +67,5 @@ __all__ = [
     "read_info",
     "save_model",
     "scale_loss",
+    "train",
 ]

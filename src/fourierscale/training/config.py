@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import nearest
-from fourierscale.data.fit import Fit
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.losses import Hinge, LevelSum
@@ -73,7 +73,7 @@ class DataConfig:
         mixed: Whether a batch of training images may hold several resolutions, for models of one input size; batches
             that are measured hold one.
         workers: Processes that decode images of a folder too large for memory.
-        fit: How images reach a model of one input size, if not as the model says.
+        enlarge: How images reach a model of one input size, if not as the model says.
         on_device: Keep the images on the GPU if they fit.
     """
 
@@ -94,7 +94,7 @@ class DataConfig:
     batch_size: int = 128
     mixed: bool = False
     workers: int = 0
-    fit: Fit | None = None
+    enlarge: Enlarging | None = None
     on_device: bool = True
 
 
@@ -242,7 +242,7 @@ class Config:
         Raises:
             ConfigError: A field that does not exist, with the nearest name, or a value of the wrong type.
         """
-        return typing.cast("Config", build(cls, data, ""))
+        return typing.cast("Config", build(cls, _today(data), ""))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain names, numbers and lists."""
@@ -269,6 +269,19 @@ class Config:
     def to_toml(self) -> str:
         """The config as the text of a TOML file that :func:`load_config` reads back."""
         return to_toml(self.to_dict())
+
+
+RENAMED = {("data", "fit"): "enlarge"}
+"""Fields that had another name in configs of earlier versions."""
+
+
+def _today(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same config with the names that fields have today."""
+    for (section, before), name in RENAMED.items():
+        table = data.get(section) if isinstance(data, Mapping) else None
+        if isinstance(table, Mapping) and before in table:
+            data = {**data, section: {name if key == before else key: value for key, value in table.items()}}
+    return data
 
 
 def list_presets() -> list[str]:

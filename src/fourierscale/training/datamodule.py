@@ -36,7 +36,7 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
     data = config.data
     try:
         info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
-        check_mixed(config, data.fit or info.fit)
+        check_mixed(config, data.enlarge or info.enlarge)
         splits = load_protocol(
             data.protocol,
             data.data_dir,
@@ -45,8 +45,8 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
             report,
             kind=data.kind,
             boundary=data.boundary or model_boundary(config),
-            fit=data.fit or info.fit,  # type: ignore[arg-type]
-            fit_size=info.fit_size if (data.fit or info.fit) else None,
+            enlarge=data.enlarge or info.enlarge,  # type: ignore[arg-type]
+            enlarge_size=info.enlarge_size if (data.enlarge or info.enlarge) else None,
             train_size=data.train_size,
             augment=augment,
             **_folder_settings(config),
@@ -62,9 +62,9 @@ def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
     return splits
 
 
-def check_mixed(config: Config, fit: str | None) -> None:
+def check_mixed(config: Config, enlarge: str | None) -> None:
     """Refuse batches of several resolutions of images that are not fitted to one size."""
-    if config.data.mixed and fit is None:
+    if config.data.mixed and enlarge is None:
         raise ConfigError(
             f"only images that are fitted to one size make batches of several resolutions, and {config.model.name} is "
             "given each at its own: set data.mixed=false"

@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.data.protocols import Protocol
 from fourierscale.data.sources import Report
 from fourierscale.functional import band, downscale
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.metrics import (
     EquivarianceError,
     LevelCalibration,
@@ -49,8 +49,8 @@ def evaluate(
     splits: ScaledSplits,
     *,
     split: Literal["test", "val", "train"] = "test",
-    fit: Fit | None = None,
-    fit_size: int | None = None,
+    enlarge: Enlarging | None = None,
+    enlarge_size: int | None = None,
     batch_size: int = 256,
     limit: int = 0,
     sample: int = 256,
@@ -74,8 +74,8 @@ def evaluate(
         model: Takes images, gives logits ``(B, levels, classes)`` or ``(B, classes)``.
         splits: The data; its protocol names R.
         split: What to measure on. One temperature is fitted on validation images.
-        fit: How images reach a model of one input size.
-        fit_size: That size.
+        enlarge: How images reach a model of one input size.
+        enlarge_size: That size.
         batch_size: Images in a batch.
         limit: At most so many images, drawn by the seed; 0 means all.
         sample: Images whose real downscaled passes give Equi-Err and the check of levels.
@@ -96,11 +96,13 @@ def evaluate(
     model = model.to(where).eval()
     measured = getattr(splits, split)
     equivariance = splits.protocol.equivariance
-    run = _Runner(model, _unfitted(measured, where), splits.protocol, fit, fit_size, where, workers)
+    run = _Runner(model, _unfitted(measured, where), splits.protocol, enlarge, enlarge_size, where, workers)
     with torch.inference_mode(), torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
         chosen = _draw(len(measured), limit, seed)
         checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
-        validation = _Runner(model, _unfitted(splits.val, where), splits.protocol, fit, fit_size, where, workers)
+        validation = _Runner(
+            model, _unfitted(splits.val, where), splits.protocol, enlarge, enlarge_size, where, workers
+        )
         temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
         one_pass = checked["levels_from_one_pass"]
         followed = chosen if one_pass else chosen[_draw(len(chosen), consistency, seed + 2)]
@@ -129,16 +131,16 @@ class _Runner:
         model: nn.Module,
         dataset: ScaledDataset,
         protocol: Protocol,
-        fit: Fit | None,
-        fit_size: int | None,
+        enlarge: Enlarging | None,
+        enlarge_size: int | None,
         device: torch.device,
         workers: int,
     ) -> None:
         self.model, self.dataset, self.device = model, dataset, device
         self.kind, self.boundary = protocol.kind, protocol.boundary
         self.workers = workers if dataset.device.type == "cpu" else 0
-        self.fit: Fit | None = fit
-        self.fit_size = fit_size or max(dataset.resolutions)
+        self.enlarge: Enlarging | None = enlarge
+        self.enlarge_size = enlarge_size or max(dataset.resolutions)
         self.mean, self.std = dataset.mean.to(device), dataset.std.to(device)
         self.domain: Domain = getattr(model, "features_domain", "coefficients")
 
@@ -153,9 +155,9 @@ class _Runner:
 
     def input(self, images: Tensor) -> Tensor:
         """Normalised images as the model takes them; padding is black, so it comes before normalisation."""
-        if self.fit is None:
+        if self.enlarge is None:
             return images
-        return (fit_to(images * self.std + self.mean, self.fit_size, self.fit) - self.mean) / self.std
+        return (enlarge_to(images * self.std + self.mean, self.enlarge_size, self.enlarge) - self.mean) / self.std
 
     def logits(self, images: Tensor) -> Tensor:
         """Logits ``(B, levels, classes)``."""
@@ -195,7 +197,7 @@ class _Runner:
                 of_small = self._features(small)
                 if features is not None and of_small is not None:
                     ratio = r / batch.resolution
-                    how = self.domain, self.kind, self.fit, self.boundary
+                    how = self.domain, self.kind, self.enlarge, self.boundary
                     error.update(shrink_features(features, of_small, ratio, *how), of_small)
                 if r in mapped:
                     real = self.logits(small)[:, -1].double()
@@ -319,7 +321,7 @@ class _Runner:
 def _unfitted(dataset: ScaledDataset, device: torch.device) -> ScaledDataset:
     """The dataset at its own resolutions, on the GPU if it fits; fitting to a size comes after further downscaling."""
     plain = copy.copy(dataset)
-    plain.fit = plain.fit_size = plain.augment = None
+    plain.enlarge = plain.enlarge_size = plain.augment = None
     move_if_it_fits(plain, device)
     return plain
 

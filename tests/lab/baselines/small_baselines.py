@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.data.fit import fit_to
+from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.models import create_model, model_info
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -45,4 +45,4 @@ def images(name: str, resolution: int, count: int = 2) -> Tensor:
     """Random images of this resolution, fitted as the model's entry in the registry says."""
     info = model_info(name)
     x = torch.rand(count, info.default("in_channels"), resolution, resolution)
-    return x if info.fit is None else fit_to(x, info.fit_size, info.fit)
+    return x if info.enlarge is None else enlarge_to(x, info.enlarge_size, info.enlarge)

@@ -101,7 +101,7 @@ def test_every_model_names_a_recipe_that_exists_and_trains_it():
     for name in list_models():
         info = model_info(name)
         assert info.recipe in list_presets()
-        assert (info.fit is None) == (info.fit_size is None)
+        assert (info.enlarge is None) == (info.enlarge_size is None)
         assert info.citation
         channels, height, width = info.largest_input
         assert (channels, height) == ((3, 96) if name.endswith(("stl10", "folder")) else (1, 28))

@@ -132,7 +132,7 @@ def test_a_block_follows_its_definition():
 
 def test_wrong_images_and_wrong_stages_are_explained():
     frame = MnistFrame(lambda i, o, stage: conv3x3(i, o, 1, Place(0)), widths=(2, 3, 4))
-    with pytest.raises(ValueError, match=r"\(batch, 1, 28, 28\), got \(2, 1, 20, 20\).*fit_to"):
+    with pytest.raises(ValueError, match=r"\(batch, 1, 28, 28\), got \(2, 1, 20, 20\).*enlarge_to"):
         frame(torch.rand(2, 1, 20, 20))
     with pytest.raises(ValueError, match="three stages"):
         MnistFrame(lambda i, o, stage: conv1x1(i, o, 1, Place(0)), widths=(2, 3))

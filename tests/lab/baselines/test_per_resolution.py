@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.data.fit import fit_to
+from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.lab.baselines.per_resolution import BLACK, PerResolutionCNN
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import make_optimizer
@@ -19,7 +19,7 @@ def test_an_image_is_seen_by_its_own_cnn_as_if_it_had_been_padded_before_normali
     model = small().eval()
     pixels = torch.rand(2, 1, resolution, resolution)
     mean, std = 0.0607, 0.2161
-    padded = (fit_to(pixels, 28, "zero") - mean) / std
+    padded = (enlarge_to(pixels, 28, "zero") - mean) / std
     assert pytest.approx(-mean / std) == BLACK
     torch.testing.assert_close(model((pixels - mean) / std), model.cnns[str(resolution)](padded))
 
@@ -33,7 +33,7 @@ def test_features_are_the_part_of_the_map_that_the_image_covers(resolution, side
     features = model.features(x)
     assert features.shape[-1] == side
     first = (7 - side) // 2
-    assert torch.equal(fit_to(features, 7, "zero"), whole * fit_to(torch.ones_like(features), 7, "zero"))
+    assert torch.equal(enlarge_to(features, 7, "zero"), whole * enlarge_to(torch.ones_like(features), 7, "zero"))
     assert torch.equal(features, whole[..., first : first + side, first : first + side])
 
 

@@ -125,7 +125,7 @@ def test_stopping_the_training_gives_no_advice_about_a_folder_that_is_gone(
     def stopped(*_: object, **__: object) -> None:
         raise StoppedError("stopped in epoch 1 of 3; continue with fourierscale train --resume --out /gone")
 
-    monkeypatch.setattr(stages, "fit", stopped)
+    monkeypatch.setattr(stages, "train", stopped)
     demo: Any = SimpleNamespace(settings=DemoSettings(), splits=None)
     with pytest.raises(KeyboardInterrupt):
         stages._tiny(demo, Path("unused"), Heard())

@@ -114,8 +114,8 @@ def test_settings_of_a_table_reach_its_rows() -> None:
     assert config("mnist-efficiency", "ours-best", 2).data.protocol == "mnist-scale-1000"
     assert config("imagenette-gaussian", "ours-paper").data.kind == "gaussian"
     upsample = {row.key: row.settings for row in TABLES["stl10-upsample"].rows}
-    assert "data.fit=upsample" in upsample["sesn"]
-    assert not any("data.fit" in setting for key in ("fourier-cnn", "ours-best") for setting in upsample[key])
+    assert "data.enlarge=upsample" in upsample["sesn"]
+    assert not any("data.enlarge" in setting for key in ("fourier-cnn", "ours-best") for setting in upsample[key])
     missing = {row.key: row.settings for row in TABLES["mnist-missing"].rows}
     assert "data.augment=scaling" in missing["cnn"]
     assert not any("augment" in setting for setting in missing["ours-paper"])

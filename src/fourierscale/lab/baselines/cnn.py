@@ -41,8 +41,8 @@ register(
         build=build_cnn_mnist,
         description="three 7x7 convolutions and an MLP, the CNN of SESN's experiments",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation="Sosnovik et al., Scale-Equivariant Steerable Networks, ICLR 2020",
     )
 )
@@ -52,8 +52,8 @@ register(
         build=build_wrn_stl10,
         description="the wide residual net 16-8",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation="Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016",
     )
 )

@@ -127,8 +127,8 @@ register(
         build=build_disco_mnist,
         description="kernels at four scales in a basis fitted on the grid, on doubled images",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -138,8 +138,8 @@ register(
         build=build_disco_stl10,
         description="the wide residual net with kernels at three scales in a fitted basis",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation=CITATION,
     )
 )

@@ -189,8 +189,8 @@ register(
         build=build_dss_mnist,
         description="lift to two blurs and dilated kernels, maximum over scales in each stage",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -201,8 +201,8 @@ register(
         defaults={"vector": True},
         description="one lift to two blurs, dilated kernels, scales kept to the head",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -212,8 +212,8 @@ register(
         build=build_dss_stl10,
         description="the wide residual net over four blurs, with dilated kernels",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation=CITATION,
     )
 )

@@ -127,7 +127,7 @@ def check_images(x: Tensor, channels: int, side: int | None = None) -> None:
         size = "height, width" if side is None else f"{side}, {side}"
         raise ValueError(
             f"expected images of shape (batch, {channels}, {size}), got {tuple(x.shape)}"
-            + ("" if side is None else ": smaller ones are brought to this size by fourierscale.data.fit.fit_to")
+            + ("" if side is None else ": smaller ones are brought to this size by fourierscale.functional.enlarge_to")
         )
 
 

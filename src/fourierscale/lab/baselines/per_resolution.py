@@ -86,7 +86,7 @@ class PerResolutionCNN(nn.Module):
         return self.cnns[name]
 
     def _pad(self, x: Tensor) -> Tensor:
-        """Centred, as ``fit_to`` does it; these images are normalised already, so black is not 0."""
+        """Centred, as ``enlarge_to`` does it; these images are normalised already, so black is not 0."""
         before = (SIDE - x.shape[-1]) // 2
         after = SIDE - x.shape[-1] - before
         return nn.functional.pad(x, (before, after, before, after), value=self.background)

@@ -117,8 +117,8 @@ register(
         build=build_sesn_mnist,
         description="steerable kernels at four scales, maximum over scales in each stage",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -129,8 +129,8 @@ register(
         defaults={"vector": True, "kernel_size": 13, "scales": (1.5, 2.6, 4.5)},
         description="steerable kernels at three scales, kept to the last stage",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -140,8 +140,8 @@ register(
         build=build_sesn_stl10,
         description="the wide residual net with steerable kernels at three scales, variant A",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation=CITATION,
     )
 )

@@ -137,8 +137,8 @@ register(
         build=build_si_convnet_mnist,
         description="each layer on its input at seven scales, maximum of the responses",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -148,8 +148,8 @@ register(
         build=build_si_convnet_stl10,
         description="the wide residual net, each 3x3 on its input at three scales",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation=CITATION,
     )
 )

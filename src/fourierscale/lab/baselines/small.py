@@ -15,8 +15,8 @@ __all__ = ["SmallCNN"]
 class SmallCNN(nn.Module):
     """Three blocks of 5x5 convolution, batch norm and ReLU, one max pooling, and a linear classifier.
 
-    It takes images of one size; smaller ones are padded with black (``fit="zero"``). It is no net of the paper: it is
-    what the pages of this library show beside ours, small enough to be trained in a minute or to ship.
+    It takes images of one size; smaller ones are padded with black (``enlarge="zero"``). It is no net of the paper: it
+    is what the pages of this library show beside ours, small enough to be trained in a minute or to ship.
 
     >>> import torch
     >>> SmallCNN(1, 10)(torch.rand(2, 1, 28, 28)).shape
@@ -54,8 +54,8 @@ register(
         build=SmallCNN,
         description="three 5x5 convolutions and a linear classifier, for the demo and fourierscale explore",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation="none: a plain CNN, not one of the paper's",
     )
 )

@@ -184,8 +184,8 @@ register(
         build=build_ss_cnn_mnist,
         description="log-polar filters steered to five sizes, maximum of the responses",
         recipe="mnist-baseline",
-        fit="zero",
-        fit_size=28,
+        enlarge="zero",
+        enlarge_size=28,
         citation=CITATION,
     )
 )
@@ -195,8 +195,8 @@ register(
         build=build_ss_cnn_stl10,
         description="the wide residual net with log-polar filters, three sizes in the stem",
         recipe="stl10-baseline",
-        fit="zero",
-        fit_size=96,
+        enlarge="zero",
+        enlarge_size=96,
         citation=CITATION,
     )
 )

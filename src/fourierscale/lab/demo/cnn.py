@@ -39,7 +39,7 @@ def train_cnn(
         report: Told which share is done.
     """
     padded = copy.copy(dataset)
-    padded.fit, padded.fit_size = "zero", size
+    padded.enlarge, padded.enlarge_size = "zero", size
     loader = make_loader(padded, batch_size, shuffle=True, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

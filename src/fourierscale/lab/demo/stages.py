@@ -19,7 +19,7 @@ from torch import nn
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.lab.demo.cnn import SmallCNN, train_cnn
 from fourierscale.models.registry import load_pretrained
-from fourierscale.training import StoppedError, fit, load_config, load_model
+from fourierscale.training import StoppedError, load_config, load_model, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.evaluate import evaluate
 
@@ -185,8 +185,8 @@ def _measure(demo: Demo, model: nn.Module, listener: Listener) -> dict[str, Any]
     return evaluate(
         model,
         demo.splits,
-        fit="zero" if padded else None,
-        fit_size=demo.size if padded else None,
+        enlarge="zero" if padded else None,
+        enlarge_size=demo.size if padded else None,
         batch_size=settings.batch_size,
         limit=settings.limit,
         sample=_sample(settings),
@@ -213,7 +213,7 @@ def _tiny(demo: Demo, folder: Path, listener: Listener) -> Entry:
     with tempfile.TemporaryDirectory() as scratch, _epochs(listener):
         run = Path(scratch) / "run"
         try:
-            metrics = fit(config, run, splits=demo.splits)
+            metrics = train(config, run, splits=demo.splits)
         except StoppedError:  # whose advice is how to continue a run that ends with this folder
             raise KeyboardInterrupt from None
         demo.epochs = read_log(run / "log.csv")

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from fourierscale.auditing import Audit, audit
 from fourierscale.data import ScaledSplits, load_protocol
-from fourierscale.data.fit import Fit
 from fourierscale.functional import downscale
+from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 from fourierscale.models.registry import load_pretrained
 from fourierscale.pages.pictures import BothWays, both_ways, choose_digit
@@ -94,9 +94,9 @@ def make_figures(splits: ScaledSplits, ours: nn.Module, cnn: nn.Module, digits: 
     resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
     pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255
 
-    def errors(model: nn.Module, module: str, fit: Fit | None = None) -> list[list[float]]:
+    def errors(model: nn.Module, module: str, enlarge: Enlarging | None = None) -> list[list[float]]:
         mean, std = (value.flatten().tolist() for value in (splits.test.mean, splits.test.std))
-        found = audit(model, pixels, resolutions, kinds=[kind], fit=fit, mean=mean, std=std, shifts=())
+        found = audit(model, pixels, resolutions, kinds=[kind], enlarge=enlarge, mean=mean, std=std, shifts=())
         return layer_errors(found, module)
 
     return Figures(

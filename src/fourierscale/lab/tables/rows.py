@@ -149,7 +149,7 @@ REAL = f"{BEST}; warps in front of the downscaling, and a second pass on images 
 
 
 def baseline_rows(
-    baselines: Sequence[Baseline], data: str, augment: str, own: Sequence[str] = (), fit: str | None = None
+    baselines: Sequence[Baseline], data: str, augment: str, own: Sequence[str] = (), enlarge: str | None = None
 ) -> tuple[Row, ...]:
     """Each baseline under its own recipe, then with the augmentation of our best recipe.
 
@@ -158,12 +158,12 @@ def baseline_rows(
         data: ``"mnist"`` or ``"stl10"``, the end of the models' names and the start of their presets'.
         augment: Our augmentation.
         own: Further settings of the models' own recipe.
-        fit: How images reach models of one input size, if not as the models say; the Fourier CNN takes every size.
+        enlarge: How images reach models of one input size, if not as the models say; the Fourier CNN takes every size.
     """
     rows = []
     for baseline in baselines:
         preset = f"{data}-fourier-cnn" if baseline is FOURIER else f"{data}-baseline"
-        fitted = () if fit is None or baseline is FOURIER else (f"data.fit={fit}",)
+        fitted = () if enlarge is None or baseline is FOURIER else (f"data.enlarge={enlarge}",)
         settings = (f"model.name={baseline.key}-{data}", *fitted)
         row = Row(baseline.key, baseline.label, preset, (*settings, *own), baseline.paper, baseline.changes)
         augmented = replace(

@@ -20,7 +20,7 @@ from fourierscale.lab.tables.tables import TABLES
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError
-from fourierscale.training.fit import resolve_model
+from fourierscale.training.run import resolve_model
 
 __all__ = [
     "Plan",
@@ -46,6 +46,10 @@ INCIDENTAL = frozenset(
         *("eval.sample", "eval.consistency", "eval.precision"),
     }
 )
+
+
+# Names under which fields are hashed that have another one today: results keep their hash.
+HASHED_AS = {"data.enlarge": "data.fit"}
 
 
 @dataclass(frozen=True)
@@ -114,14 +118,15 @@ def identity(config: Config) -> dict[str, Any]:
     """
     found, usual = _flat(config), _flat(Config())
     options = _model_options(config.model.name)
-    if config.data.fit is not None and config.data.fit == options.get("fit"):
-        found["data.fit"] = None
+    if config.data.enlarge is not None and config.data.enlarge == options.get("enlarge"):
+        found["data.enlarge"] = None
     if config.train.keep == "last":
         found["train.validate_every"] = usual["train.validate_every"]
     for name, value in config.to_dict()["model"]["overrides"].items():
         if name not in options or options[name] != value:
             found[f"model.overrides.{name}"] = value
-    return {name: value for name, value in sorted(found.items()) if name not in INCIDENTAL and value != usual.get(name)}
+    told = {name: value for name, value in found.items() if name not in INCIDENTAL and value != usual.get(name)}
+    return dict(sorted((HASHED_AS.get(name, name), value) for name, value in told.items()))
 
 
 def recipe_key(config: Config) -> str:
@@ -264,4 +269,4 @@ def _model_options(name: str) -> dict[str, Any]:
     }
     plain = dataclasses.replace(Config().model, overrides={**usual, **info.defaults})
     options: dict[str, Any] = Config(model=plain).to_dict()["model"]["overrides"]
-    return {**options, "fit": info.fit}
+    return {**options, "enlarge": info.enlarge}

@@ -96,20 +96,20 @@ def _ablation() -> Table:
     return Table("mnist-ablation", printed.title, "mnist-scale", metric_columns(printed), tuple(rows), printed)
 
 
-def _colour(name: str, protocol: str, end: str, fit: str | None, kind: str | None, note: str) -> Table:
+def _colour(name: str, protocol: str, end: str, enlarge: str | None, kind: str | None, note: str) -> Table:
     printed = PAPER[f"stl10{end}"]
     settings = (f"data.protocol={protocol}", *(() if kind is None else (f"data.kind={kind}",)))
     augment = "flip-warp" if kind is None else "flip-early-warp"
     ours = our_rows("stl10")
     if end == "-padding":
         ways = ("replicate", "circular", "reflect")
-        columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.fit={way}", FEW)) for way in ways)
+        columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.enlarge={way}", FEW)) for way in ways)
         unpadded = [replace(row, paper=None, changes=(*row.changes, UNPADDED), apart=True) for row in ours]
         rows, note = (*baseline_rows(EQUIVARIANT, "stl10", augment), *unpadded), f"{note} {ONE_RUN}"
     else:
         columns = metric_columns(printed)
         ours[-1] = ours[-1] if kind is None else really_downscaled(ours[-1], augment)
-        rows = (*baseline_rows(COLOUR, "stl10", augment, (), fit), *ours)
+        rows = (*baseline_rows(COLOUR, "stl10", augment, (), enlarge), *ours)
     if protocol in EPOCHS:
         epochs = EPOCHS[protocol][1 if end else 0]
         rows, note = _shortened(rows, epochs), f"{note} {SHORTENED.format(epochs)}"
@@ -183,9 +183,9 @@ TABLES: dict[str, Table] = {
         _digits("mnist-gaussian", "mnist-scale-gaussian", "mnist-gaussian", note=BLUR, which=", Gaussian"),
         _digits("mnist-bicubic", "mnist-scale-bicubic", "mnist-gaussian", note=BLUR, which=", bicubic"),
         *(
-            _colour(name, protocol, end, fit, kind, f"{note} {BLUR}" if kind else note)
+            _colour(name, protocol, end, enlarge, kind, f"{note} {BLUR}" if kind else note)
             for name, protocol, note in COLOURS
-            for end, fit, kind in (
+            for end, enlarge, kind in (
                 ("", None, None),
                 ("-upsample", "upsample", None),
                 ("-gaussian", None, "gaussian"),

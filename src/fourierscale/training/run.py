@@ -38,7 +38,7 @@ from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import REFRESH, ScaleModule
 from fourierscale.training.weights import save_model, versions
 
-__all__ = ["fit", "is_first_process", "resolve_model"]
+__all__ = ["is_first_process", "resolve_model", "train"]
 
 log = logging.getLogger(__name__)
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")  # set by whoever starts several processes
@@ -49,7 +49,7 @@ def is_first_process() -> bool:
     return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
-def fit(
+def train(
     config: Config,
     run_dir: str | os.PathLike[str],
     resume: bool | str | os.PathLike[str] = False,
@@ -86,7 +86,7 @@ def fit(
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
-    check_mixed(config, splits.train.fit)
+    check_mixed(config, splits.train.enlarge)
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     images = {"protocol": splits.protocol.name, "classes": list(splits.classes), "indices": dict(splits.hashes)}
     if checkpoint is not None:
@@ -140,8 +140,8 @@ def fit(
         metrics = evaluate(
             final.to(device),
             splits,
-            fit=splits.test.fit,
-            fit_size=splits.test.fit_size,
+            enlarge=splits.test.enlarge,
+            enlarge_size=splits.test.enlarge_size,
             batch_size=config.eval.batch_size,
             limit=config.eval.limit,
             sample=config.eval.sample,
@@ -222,8 +222,8 @@ def describe(
             "equivariance": list(protocol.equivariance),
             "shape": protocol.shape,
             "skip_bad": config.data.skip_bad,
-            "fit": splits.test.fit,
-            "fit_size": splits.test.fit_size,
+            "fit": splits.test.enlarge,
+            "fit_size": splits.test.enlarge_size,
         },
         "config": config.to_dict(),
         "metrics": metrics,

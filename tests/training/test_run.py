@@ -26,24 +26,24 @@ from fourierscale.training import (
     NoMemoryError,
     NonFiniteLossError,
     evaluate,
-    fit,
     load_config,
     load_model,
     read_info,
+    train,
 )
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.checkpoints import LAST
 from fourierscale.training.config import Config, OptimConfig
-from fourierscale.training.fit import _lay_out, _store_channels_last
 from fourierscale.training.module import _seed_draws
 from fourierscale.training.optim import parameter_groups
+from fourierscale.training.run import _lay_out, _store_channels_last
 from tests.training.small_runs import small_config, small_splits
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    return folder, fit(small_config("train.epochs=8"), folder, splits=small_splits())
+    return folder, train(small_config("train.epochs=8"), folder, splits=small_splits())
 
 
 def test_a_run_learns_and_writes_all_its_files(run: tuple[Path, dict]) -> None:
@@ -90,7 +90,7 @@ def test_validation_is_that_of_the_weights_with_the_optimizer_of_a_gpu_too(
 
     monkeypatch.setattr("fourierscale.training.module.make_optimizer", fused)
     splits = small_splits()
-    fit(small_config("train.epochs=3"), tmp_path / "run", splits=splits)
+    train(small_config("train.epochs=3"), tmp_path / "run", splits=splits)
     last = read_log(tmp_path / "run" / "log.csv")[-1]
     measured = evaluate(load_model(tmp_path / "run"), splits, split="val")
     assert float(last["val_acc"]) == pytest.approx(measured["accuracy"], abs=1e-6)
@@ -99,7 +99,7 @@ def test_validation_is_that_of_the_weights_with_the_optimizer_of_a_gpu_too(
 
 def test_a_finished_run_is_not_overwritten(run: tuple[Path, dict]) -> None:
     with pytest.raises(CheckpointError, match="holds a run already: continue it with --resume"):
-        fit(small_config(), run[0], splits=small_splits())
+        train(small_config(), run[0], splits=small_splits())
 
 
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "pickle", "weights alone", "other model"])
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_cannot_be_used_is_one_sentence(run: tuple[Path, dict]
         path.write_bytes(good.read_bytes())
         config, text = small_config("model.overrides.hidden=9"), "belongs to a run with model"
     with pytest.raises(CheckpointError, match=text) as error:
-        fit(config, tmp_path / "run", resume=path, splits=small_splits())
+        train(config, tmp_path / "run", resume=path, splits=small_splits())
     assert "\n" not in str(error.value)
 
 
@@ -157,10 +157,10 @@ def test_weights_without_a_finite_loss_on_validation_images_become_no_checkpoint
 
     monkeypatch.setattr(module, "BatchMean", Broken)
     with pytest.raises(NonFiniteLossError, match="images is infinite or NaN after epoch 2: lower"):
-        fit(small_config("train.epochs=3"), tmp_path / "run", splits=small_splits())
+        train(small_config("train.epochs=3"), tmp_path / "run", splits=small_splits())
     monkeypatch.undo()
     assert [int(row["epoch"]) for row in read_log(tmp_path / "run" / "log.csv")] == [0]
-    fit(small_config("train.epochs=3", "optim.lr=0.01"), tmp_path / "run", resume=True, splits=small_splits())
+    train(small_config("train.epochs=3", "optim.lr=0.01"), tmp_path / "run", resume=True, splits=small_splits())
     rates = [float(row["lr"]) for row in read_log(tmp_path / "run" / "log.csv")]
     assert len(rates) == 3
 
@@ -169,15 +169,15 @@ def test_weights_without_a_finite_loss_on_validation_images_become_no_checkpoint
 def test_a_resumed_run_is_trained_as_its_config_says_now(tmp_path: Path, change: str) -> None:
     run, splits = tmp_path / "run", small_splits()
     constant = "optim.schedule=constant"
-    fit(small_config("train.epochs=1", constant), run, splits=splits)
+    train(small_config("train.epochs=1", constant), run, splits=splits)
     with pytest.raises(CheckpointError, match=r"has ended, and \[optim\] of its config.toml differs: give it more"):
-        fit(small_config("train.epochs=1", constant, change), run, resume=True, splits=splits)
+        train(small_config("train.epochs=1", constant, change), run, resume=True, splits=splits)
     assert load_config(run / "config.toml").optim == small_config(constant).optim
     weights = {}
     for settings in ((), (change,)):
         copied = tmp_path / f"copy{len(settings)}"
         shutil.copytree(run, copied)
-        fit(small_config("train.epochs=2", constant, *settings), copied, resume=True, splits=splits)
+        train(small_config("train.epochs=2", constant, *settings), copied, resume=True, splits=splits)
         weights[settings] = load_file(copied / "model.safetensors")
         if settings and change.startswith("optim.lr"):
             assert [row["lr"] for row in read_log(copied / "log.csv")] == ["0.02", "0.001"]
@@ -186,11 +186,11 @@ def test_a_resumed_run_is_trained_as_its_config_says_now(tmp_path: Path, change:
 
 def test_other_images_are_another_run(tmp_path: Path) -> None:
     splits = small_splits()
-    fit(small_config("train.epochs=1"), tmp_path / "run", splits=splits)
+    train(small_config("train.epochs=1"), tmp_path / "run", splits=splits)
     for changed, what in (({"classes": ("uno", "due", "tre")}, "classes"), ({"hashes": {"train": "0"}}, "indices")):
         others = dataclasses.replace(splits, **changed)
         with pytest.raises(CheckpointError, match=rf"a run on other images \({what} differ\): give it the images"):
-            fit(small_config("train.epochs=2"), tmp_path / "run", resume=True, splits=others)
+            train(small_config("train.epochs=2"), tmp_path / "run", resume=True, splits=others)
     assert read_info(tmp_path / "run")["data"]["classes"] == ["one", "two", "three"]
 
 
@@ -207,7 +207,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
 
     monkeypatch.setattr(module, "scale_loss", broken)
     with pytest.raises(NonFiniteLossError, match=r"in epoch 2, step 3, at resolution \d+: lower optim\.lr") as error:
-        fit(small_config(), tmp_path, splits=small_splits())  # 15 batches an epoch
+        train(small_config(), tmp_path, splits=small_splits())  # 15 batches an epoch
     assert "\n" not in str(error.value)
     state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
     assert state["epoch"] == 0
@@ -226,20 +226,20 @@ def test_losses_that_are_looked_at_now_and_then_are_told_as_if_each_had_been(
         calls.append(1)
         return loss(*arguments) * (float("inf") if len(calls) == bad else 1)
 
-    fit(small_config("train.epochs=2"), tmp_path / "each", splits=small_splits())
+    train(small_config("train.epochs=2"), tmp_path / "each", splits=small_splits())
     monkeypatch.setattr(module, "scale_loss", watched)
     monkeypatch.setattr(module.ScaleModule, "_looks", lambda self, step: step in (6, 13, self.steps_per_epoch - 1))
     if bad is None:
-        fit(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
+        train(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
         each, few = (read_log(tmp_path / name / "log.csv") for name in ("each", "few"))
         assert [row["loss"] for row in few] == [row["loss"] for row in each]
         return
     with pytest.raises(NonFiniteLossError, match=r"in epoch 2, step 4, at resolution \d+: lower optim\.lr"):
-        fit(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
+        train(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
     assert len(calls) == 15 + 7
 
 
-@pytest.mark.parametrize(("module", "name", "section"), [("module", "scale_loss", "data"), ("fit", "evaluate", "eval")])
+@pytest.mark.parametrize(("module", "name", "section"), [("module", "scale_loss", "data"), ("run", "evaluate", "eval")])
 def test_too_little_memory_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str, section: str
 ) -> None:
@@ -248,11 +248,11 @@ def test_too_little_memory_is_one_sentence(
 
     monkeypatch.setattr(importlib.import_module(f"fourierscale.training.{module}"), name, full)
     with pytest.raises(NoMemoryError, match=rf"too little memory: lower {section}.batch_size \(now \d+\), or run less"):
-        fit(small_config("train.epochs=1"), tmp_path / "run", splits=small_splits())
+        train(small_config("train.epochs=1"), tmp_path / "run", splits=small_splits())
 
 
 def test_averaged_weights_are_what_is_saved(tmp_path: Path) -> None:
-    fit(small_config("optim.ema_decay=0.9", "optim.grad_clip=1", "train.epochs=1"), tmp_path, splits=small_splits())
+    train(small_config("optim.ema_decay=0.9", "optim.grad_clip=1", "train.epochs=1"), tmp_path, splits=small_splits())
     state = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
     saved = load_file(tmp_path / "model.safetensors")
     name = "head.inner.1.weight"
@@ -268,7 +268,7 @@ def test_averaged_weights_are_what_is_saved(tmp_path: Path) -> None:
     ],
 )
 def test_options_train_too(tmp_path: Path, settings: list[str]) -> None:
-    metrics = fit(small_config(*settings), tmp_path, splits=small_splits(augment="warp"))
+    metrics = train(small_config(*settings), tmp_path, splits=small_splits(augment="warp"))
     assert 0 <= metrics["accuracy"] <= 1
     validated = [bool(row["val_acc"]) for row in read_log(tmp_path / "log.csv")]
     assert validated == ([False, True] if settings[0].startswith("train.validate") else [True, True])
@@ -285,7 +285,7 @@ def test_options_train_too(tmp_path: Path, settings: list[str]) -> None:
 )
 def test_a_setting_that_cannot_be_is_one_sentence(tmp_path: Path, setting: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as error:
-        fit(small_config(setting), tmp_path, splits=small_splits())
+        train(small_config(setting), tmp_path, splits=small_splits())
     assert "\n" not in str(error.value)
 
 
@@ -308,7 +308,7 @@ CHILD = """
     import torch
     torch.set_num_threads(1)
     from small_runs import small_config, small_splits
-    from fourierscale.training import fit, module
+    from fourierscale.training import train, module
     step = module.ScaleModule.training_step
     def slow(self, batch, index):
         if self.current_epoch == 2 and index == 4:
@@ -316,7 +316,7 @@ CHILD = """
             time.sleep(60)
         return step(self, batch, index)
     module.ScaleModule.training_step = slow
-    fit(small_config(*{settings!r}), {folder!r}, splits=small_splits(augment="warp"))
+    train(small_config(*{settings!r}), {folder!r}, splits=small_splits(augment="warp"))
 """
 
 
@@ -325,7 +325,7 @@ def test_a_run_killed_in_an_epoch_ends_as_an_uninterrupted_one(tmp_path: Path) -
     config, whole, killed = small_config(*settings), tmp_path / "whole", tmp_path / "killed"
     script = CHILD.format(tests=str(Path(__file__).parent), settings=settings, folder=str(killed))
     child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True)
-    expected = fit(config, whole, splits=small_splits(augment="warp"))
+    expected = train(config, whole, splits=small_splits(augment="warp"))
     assert child.stdout is not None
     assert child.stdout.readline() == "here\n"
     os.kill(child.pid, signal.SIGKILL)
@@ -334,7 +334,7 @@ def test_a_run_killed_in_an_epoch_ends_as_an_uninterrupted_one(tmp_path: Path) -
     assert not (killed / "model.safetensors").exists()
     assert len(read_log(killed / "log.csv")) == 2
 
-    resumed = fit(config, killed, resume=True, splits=small_splits(augment="warp"))
+    resumed = train(config, killed, resume=True, splits=small_splits(augment="warp"))
     for folder in (whole, killed):
         assert [row["epoch"] for row in read_log(folder / "log.csv")] == ["0", "1", "2", "3"]
     timed = {"seconds", "train_seconds"}
@@ -357,10 +357,10 @@ def test_a_step_draws_what_a_seed_of_everything_would_give(device: str) -> None:
 
 def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: Path) -> None:
     started = time.perf_counter()
-    fit(small_config("train.epochs=1"), tmp_path, resume=True, splits=small_splits())
+    train(small_config("train.epochs=1"), tmp_path, resume=True, splits=small_splits())
     assert time.perf_counter() - started < 60
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
-        fit(small_config(), tmp_path, resume=tmp_path / "none.ckpt", splits=small_splits())
+        train(small_config(), tmp_path, resume=tmp_path / "none.ckpt", splits=small_splits())
 
 
 @pytest.mark.parametrize("name", ["cnn-mnist", "dss-mnist", "ss-cnn-mnist"])
@@ -377,7 +377,7 @@ def test_every_model_can_be_stored_channels_last(name: str) -> None:
 def test_channels_last_trains_to_the_same_weights(tmp_path):
     for name, setting in (("first", "false"), ("last", "true")):
         config = small_config("train.epochs=1", f"train.channels_last={setting}")
-        fit(config, tmp_path / name, splits=small_splits())
+        train(config, tmp_path / name, splits=small_splits())
     first, last = (load_model(tmp_path / name).state_dict() for name in ("first", "last"))
     for name in first:
         torch.testing.assert_close(first[name], last[name], atol=1e-4, rtol=1e-3)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourierscale.data.fit import Fit, fit_to
 from fourierscale.functional import downscale
+from fourierscale.functional.enlarging import Enlarging, enlarge_to
 
 
 @pytest.mark.parametrize(("n", "size"), [(5, 5), (5, 8), (8, 11), (7, 12), (28, 28)])
@@ -15,16 +15,16 @@ from fourierscale.functional import downscale
     ("mode", "name"),
     [("zero", "constant"), ("reflect", "reflect"), ("replicate", "replicate"), ("circular", "circular")],
 )
-def test_padding_is_torchs_with_the_odd_pixel_right_and_bottom(mode: Fit, name: str, n: int, size: int) -> None:
+def test_padding_is_torchs_with_the_odd_pixel_right_and_bottom(mode: Enlarging, name: str, n: int, size: int) -> None:
     x = torch.rand(2, 3, n, n)
     before = (size - n) // 2
     after = size - n - before
-    torch.testing.assert_close(fit_to(x, size, mode), F.pad(x, (before, after, before, after), mode=name))
+    torch.testing.assert_close(enlarge_to(x, size, mode), F.pad(x, (before, after, before, after), mode=name))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
-def test_padding_wider_than_the_image_repeats(mode: Fit, n: int) -> None:
+def test_padding_wider_than_the_image_repeats(mode: Enlarging, n: int) -> None:
     x, size = torch.rand(1, 1, n, n), n + 13
 
     def walk(position: int) -> int:
@@ -39,16 +39,16 @@ def test_padding_wider_than_the_image_repeats(mode: Fit, n: int) -> None:
         return position
 
     index = torch.tensor([walk(i - 6) for i in range(size)])
-    torch.testing.assert_close(fit_to(x, size, mode), x[..., index, :][..., index])
+    torch.testing.assert_close(enlarge_to(x, size, mode), x[..., index, :][..., index])
 
 
 def test_upsampling_is_undone_by_ideal_downscaling() -> None:
     x = downscale(torch.rand(2, 1, 28, 28), 11)
-    torch.testing.assert_close(downscale(fit_to(x, 28, "upsample"), 11), x)
+    torch.testing.assert_close(downscale(enlarge_to(x, 28, "upsample"), 11), x)
 
 
 def test_wrong_modes_and_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="'mirror'"):
-        fit_to(torch.rand(1, 1, 4, 4), 8, "mirror")  # type: ignore[arg-type]
+        enlarge_to(torch.rand(1, 1, 4, 4), 8, "mirror")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="9 x 9 into 8 x 8"):
-        fit_to(torch.rand(1, 1, 9, 9), 8, "zero")
+        enlarge_to(torch.rand(1, 1, 9, 9), 8, "zero")

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from fourierscale.functional import upscale
+from fourierscale.functional.resample import upscale
 
-__all__ = ["Fit", "fit_to"]
+__all__ = ["Enlarging", "enlarge_to"]
 
-Fit: TypeAlias = Literal["zero", "reflect", "replicate", "circular", "upsample"]
-"""How to reach a fixed size; see :func:`fit_to`."""
+Enlarging: TypeAlias = Literal["zero", "reflect", "replicate", "circular", "upsample"]
+"""How to reach a fixed size; see :func:`enlarge_to`."""
 
 
-def fit_to(x: Tensor, size: int, mode: Fit) -> Tensor:
+def enlarge_to(x: Tensor, size: int, mode: Enlarging) -> Tensor:
     """Grow square images to ``size`` x ``size``.
 
     ``"zero"``, ``"reflect"``, ``"replicate"`` and ``"circular"`` pad as ``torch.nn.functional.pad`` does, around the
@@ -28,14 +28,14 @@ def fit_to(x: Tensor, size: int, mode: Fit) -> Tensor:
         size: The side to reach.
         mode: One of the five above.
 
-    >>> fit_to(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 3, "zero")
+    >>> enlarge_to(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 3, "zero")
     tensor([[[[1., 2., 0.],
               [3., 4., 0.],
               [0., 0., 0.]]]])
     """
     n = x.shape[-1]
-    if mode not in get_args(Fit):
-        raise ValueError(f"unknown way {mode!r} to fit an image to a size: choose one of {', '.join(get_args(Fit))}")
+    if mode not in get_args(Enlarging):
+        raise ValueError(f"unknown way {mode!r} to enlarge an image: choose one of {', '.join(get_args(Enlarging))}")
     if x.shape[-2] != n or n > size:
         raise ValueError(
             f"cannot fit an image of {x.shape[-2]} x {n} into {size} x {size}: it must be square, not larger"
@@ -50,7 +50,7 @@ def fit_to(x: Tensor, size: int, mode: Fit) -> Tensor:
     return x.index_select(-2, source).index_select(-1, source)
 
 
-def _source(position: Tensor, n: int, mode: Fit) -> Tensor:
+def _source(position: Tensor, n: int, mode: Enlarging) -> Tensor:
     """Which of ``n`` samples is seen at each position, inside the image or out."""
     if mode == "replicate" or n == 1:
         return position.clamp(0, n - 1)
