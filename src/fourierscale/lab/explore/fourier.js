@@ -106,7 +106,7 @@ function crop(x, side) {
   return out;
 }
 
-// fit_to(x, size, "zero")
+// enlarge_to(x, size, "zero")
 function pad(x, size) {
   const out = map(x.channels, size), before = (size - x.side) >> 1;
   for (let c = 0; c < x.channels; c++) {
