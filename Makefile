@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-gpu lint bench docs clean
+.PHONY: demo test test-slow test-gpu lint hooks bench docs wheel clean help
 
 demo: $(READY)  ## the main job: measure the shipped weights, train two small nets, write demo/report.html
 	$(BIN)/fourierscale demo
@@ -18,10 +18,14 @@ test-slow: $(READY)  ## the tests that take minutes
 test-gpu: $(READY)  ## the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-lint: $(READY)
+lint: $(READY)  ## style, types, and which package may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+hooks: $(READY)  ## run the checks of .pre-commit-config.yaml before every commit
+	$(BIN)/pre-commit install
 
 bench: $(READY)  ## speed, memory and error beside plain CNNs and other peers; docs/speed.md names further benchmarks
 	$(BIN)/fourierscale bench $(BENCH)
@@ -30,7 +34,16 @@ docs: $(READY)  ## the documentation as a web site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-clean:
+wheel: $(READY)  ## sdist and wheel in dist/, checked, installed in an empty environment and used there
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/wheel.py dist
+
+help:  ## this list
+	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "%-10s %s\n", $$1, $$2 }' Makefile
+
+clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache
 
 $(READY): pyproject.toml constraints.txt

@@ -15,7 +15,7 @@ from fourierscale.models import create_model, list_models, load_pretrained
 if TYPE_CHECKING:
     from fourierscale.auditing import audit as audit
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Levels",
