@@ -59,12 +59,12 @@ def test_runs_end_in_results_and_status_and_a_failure_in_one_line(
     assert main([*command, "--data-dir", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "1 of 3 runs finished (0 of them before), 2 failed, 0 to be resumed; 0 min " in printed
-    (line,) = [line for line in printed.splitlines() if line.startswith("failed: mnist-all-ours-best-seed1: ")]
+    (line,) = [line for line in printed.splitlines() if line.startswith("failed: mnist-all/ours-best-seed1: ")]
     log = next(Path("runs/reproduce").glob("mnist-all-ours-best-*-seed1")) / "run.log"
-    assert line == f"failed: mnist-all-ours-best-seed1: the abacus is out of beads ({log})"
+    assert line == f"failed: mnist-all/ours-best-seed1: the abacus is out of beads ({log})"
     assert "abacus" in log.read_text()
-    result = json.loads(Path("results/mnist-all-ours-best-seed0.json").read_text())
-    assert result["config"]["data"]["data_dir"] is None
+    result = json.loads(Path("results/mnist-all/ours-best-seed0.json").read_text())
+    assert "data_dir" not in result["config"].get("data", {})
     assert "data_dir" in next(Path("runs/reproduce").glob("*seed0/config.toml")).read_text()
 
     assert main(["reproduce", "status", "mnist-all"]) == 0
@@ -155,7 +155,7 @@ def test_the_screen_shows_the_epoch_of_each_run() -> None:
     shown = console.export_text()
     assert "1 done  1 running  0 waiting  1 failed" in shown
     (line,) = [line for line in shown.splitlines() if "epoch" in line]
-    assert line.startswith("mnist-all-ours-best-seed1")
+    assert line.startswith("mnist-all/ours-best-seed1")
     assert line.rstrip().endswith("epoch 7 of 60")
 
 

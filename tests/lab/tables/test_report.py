@@ -48,8 +48,9 @@ def write_result(folder: Path, run: Any, accuracy: float, **more: Any) -> None:
     }
     history = {"epoch": [0.0, 1.0], "loss": [2.0, 1.0], "val_acc": [0.5, None]}
     data = {"config": run.config.to_dict(), "metrics": metrics, "versions": {"torch": "9.9"}, "history": history}
-    folder.mkdir(exist_ok=True)
-    (folder / f"{run.name}.json").write_text(json.dumps(data | more))
+    path = folder / f"{run.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data | more))
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_the_page_tells_how_each_number_was_made(page: str) -> None:
     assert "seeds 0, 1, 2; 2 epochs, trained in 7, 7, 7 s; 100 test images" in page
     assert "100 test images in bfloat16" in page[page.index('<section id="imagenette">') :]
     assert "abacus, torch 9.9" in page
-    assert "mnist-efficiency-ours-paper-1000-seed0.json" in page  # the table that has the run first
+    assert "mnist-efficiency/ours-paper-1000-seed0.json" in page  # the table that has the run first
     others = page[page.index("<h2>Other runs</h2>") :]
     assert "train.epochs=3" in others
     assert "0.1234" in others
@@ -268,9 +269,7 @@ def test_in_a_browser_the_slider_changes_pictures_and_numbers(page: str, tmp_pat
 
 def test_the_command_writes_the_page(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "report.html"
-    (tmp_path / "given").mkdir()
-    for path in results.iterdir():
-        shutil.copy(path, tmp_path / "given")
+    shutil.copytree(results, tmp_path / "given")
     (tmp_path / "given" / "broken.json").write_text("{")
     arguments = ["reproduce", "report", "--out", str(out), "--results", str(tmp_path / "given"), "--no-figures"]
     assert main(arguments) == 0

@@ -138,22 +138,22 @@ def test_shortened_trainings_lower_the_learning_rate_at_the_same_shares() -> Non
 def test_a_run_of_two_tables_is_run_once() -> None:
     wanted = [(TABLES[name], find_rows(TABLES[name], ["ours-best"])) for name in ("mnist-all", "mnist-ablation")]
     runs = plan(wanted).runs
-    assert [run.name for run in runs] == [f"mnist-all-ours-best-seed{seed}" for seed in (0, 1, 2)]
+    assert [run.name for run in runs] == [f"mnist-all/ours-best-seed{seed}" for seed in (0, 1, 2)]
     assert len({run.folder for run in runs}) == 3
     assert runs[1].command.endswith("--seed 1")
     assert runs[1].config.train.seed == 1
     (changed,) = plan(wanted[:1], [5], ["train.epochs=2"]).runs
     assert changed.key != runs[0].key
-    assert changed.name == f"mnist-all-ours-best-{changed.key}-seed5"
+    assert changed.name == f"mnist-all/ours-best-{changed.key}-seed5"
     upsampled = (TABLES["stl10-upsample"], find_rows(TABLES["stl10-upsample"], ["ours-paper"]))
-    assert [run.name for run in plan([upsampled], [0]).runs] == ["stl10-ours-paper-seed0"]
+    assert [run.name for run in plan([upsampled], [0]).runs] == ["stl10/ours-paper-seed0"]
 
 
 def test_a_row_that_cannot_be_run_is_refused_and_others_go_on() -> None:
     table = TABLES["mnist-all"]
     broken = Row("broken", "broken", "tiny", ("model.name=no-such-net",))
     found = plan([(table, [broken, find_rows(table, ["ours-best"])[0]])], [0])
-    assert [run.name for run in found.runs] == ["mnist-all-ours-best-seed0"]
+    assert [run.name for run in found.runs] == ["mnist-all/ours-best-seed0"]
     assert list(found.refused) == ["mnist-all broken"]
     assert "unknown model 'no-such-net'" in found.refused["mnist-all broken"]
     assert cell_key(broken, table.columns[0]) is None

@@ -1,10 +1,9 @@
-"""Results: one small JSON file per finished run, the description that training writes beside its weights."""
+"""Results: one small JSON file per finished run, ``TABLE/ROW-seedN.json``."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +14,16 @@ from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError, ConfigError
 from fourierscale.training.weights import read_info
 
-__all__ = ["Result", "Results", "collect", "is_finished", "read_results"]
+__all__ = ["Result", "Results", "collect", "is_finished", "read_results", "slim"]
 
-# of "local folder PATH", "cache PATH" and "SOURCE, kept in PATH", each with a note in brackets behind or none
-PATH = re.compile(r"((?:^local folder|^cache|, kept in)) .*?(?= \(|$)")
+MEASURED = (
+    *("accuracy", "accuracy_standard_error", "scale_con", "scale_con_standard_error", "scale_con_images"),
+    *("equi_err", "equi_err_max", "equi_err_pairs", "ece", "ece_after_temperature", "level_difference"),
+    *("accuracy_over_resolution", "loss_per_level", "levels_from_one_pass", "images"),
+    *("precision", "device", "epochs", "train_seconds"),
+)
+CURVES, POINTS = ("epoch", "loss", "val_acc"), 20
+NO_RESULT = (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError)
 
 
 @dataclass(frozen=True)
@@ -26,12 +31,12 @@ class Result:
     """A finished run.
 
     Attributes:
-        name: Of its file.
+        name: Its file without the ending, as seen from the folder of results.
         key: Hash of what it computed.
         config: Everything it depended on.
         metrics: What was measured on the test images.
-        versions: Of what computed.
-        history: Columns of its log, thinned; empty where none was kept.
+        versions: Versions of the software that computed it.
+        history: Training loss and validation accuracy by epoch, thinned; empty where none was kept.
     """
 
     name: str
@@ -43,7 +48,7 @@ class Result:
 
     @property
     def seed(self) -> int:
-        """Of initial weights, order, augmentation and dropout."""
+        """The seed of initial weights, order, augmentation and dropout."""
         return self.config.train.seed
 
 
@@ -68,24 +73,24 @@ class Results:
 
 
 def read_results(folder: str | os.PathLike[str]) -> Results:
-    """Read ``*.json`` of a folder; a folder that is not there holds none.
+    """Read the ``*.json`` files of a folder and of those in it; a folder that is not there holds none.
 
     A file that is no result is named in ``problems`` and left out.
 
     Raises:
         NotADirectoryError: A file has the folder's name.
     """
-    if Path(folder).is_file():
+    root = Path(folder)
+    if root.is_file():
         raise NotADirectoryError(f"{os.fspath(folder)} is a file: results are read from a folder")
     found, problems = [], []
-    for path in sorted(Path(folder).glob("*.json")):
+    for path in sorted(root.rglob("*.json")):
         try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            config = Config.from_dict(data["config"])
-            history = data.get("history", {})
-            result = Result(path.stem, recipe_key(config), config, data["metrics"], data["versions"], history)
+            data = slim(json.loads(path.read_text(encoding="utf-8")))
+            config, name = Config.from_dict(data["config"]), path.relative_to(root).with_suffix("").as_posix()
+            result = Result(name, recipe_key(config), config, data["metrics"], data["versions"], data["history"])
             float(result.metrics["accuracy"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
+        except NO_RESULT as error:
             problems.append(f"{path}: not a result ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
             continue
         found.append(result)
@@ -104,44 +109,102 @@ def is_finished(folder: Path, run: Run) -> bool:
 
 
 def collect(runs: Iterable[tuple[Run, Path]], target: str | os.PathLike[str]) -> list[Path]:
-    """Copy the description of finished runs into one folder, ``NAME.json`` each; returns what was written.
+    """Write the results of finished runs into one folder, ``TABLE/ROW-seedN.json``; returns what was written.
 
-    Paths of this machine are left out. A file of that name that holds another recipe, because the row has changed
-    since, is kept under a name with its own hash.
+    A file of that name that holds another recipe, because the row has changed since, is kept under a name with its
+    own hash.
 
     Args:
         runs: Runs and the folders that hold them.
         target: Made if it is not there.
     """
-    root, written = Path(target), []
+    written = []
     for run, folder in runs:
-        if not is_finished(folder, run):
-            continue
-        info = without_paths(read_info(folder))
-        root.mkdir(parents=True, exist_ok=True)
-        path = root / f"{run.name}.json"
-        _keep_other(path, run.key)
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-        written.append(path)
+        if is_finished(folder, run):
+            path = Path(target) / f"{run.name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _keep_other(path, run.key)
+            partial = path.with_name(f"{path.name}.partial")
+            partial.write_text(to_json(slim(read_info(folder))), encoding="utf-8")
+            os.replace(partial, path)
+            written.append(path)
     return written
 
 
-def without_paths(info: dict[str, Any]) -> dict[str, Any]:
-    """A description of a run without the paths of the machine that trained it, which help nobody."""
-    info["config"]["data"]["data_dir"] = None
-    for part in ("data", "metrics"):
-        if "source" in info.get(part, {}):
-            info[part]["source"] = PATH.sub(r"\1", info[part]["source"]).removesuffix(", kept in")
-    return info
+def slim(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What a result keeps of the description that training writes beside its weights.
+
+    These are the fields of the config that are not at their defaults, without the folder of the images, the measures
+    that pages show, in six digits, the versions, and a training curve of a few points.
+    """
+    usual = Config().to_dict()
+    config = {
+        section: {name: value for name, value in fields.items() if value != usual.get(section, {}).get(name, {})}
+        for section, fields in info["config"].items()
+    }
+    config.get("data", {}).pop("data_dir", None)
+    measured = dict(info["metrics"])
+    if "accuracy_per_resolution" in measured:
+        measured["accuracy_over_resolution"] = over_resolution(measured)
+    if not measured.get("levels_from_one_pass"):  # then it has one answer, at the image's own resolution
+        measured.pop("loss_per_level", None)
+    return {
+        "config": {section: fields for section, fields in config.items() if fields},
+        "metrics": _rounded({name: measured[name] for name in MEASURED if name in measured}, 6),
+        "versions": {name: info["versions"][name] for name in ("torch", "fourierscale") if name in info["versions"]},
+        "history": _thinned(info.get("history") or {}),
+    }
+
+
+def to_json(result: Mapping[str, Any]) -> str:
+    """A result as text, one line for each of its parts."""
+    parts = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in result.items())
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[str, float]:
+    """Accuracy over resolution; neighbours are taken together until a point stands for so many images.
+
+    >>> counts, accuracy = {"8": 60, "9": 40, "10": 100}, {"8": 1.0, "9": 0.5, "10": 0.9}
+    >>> over_resolution({"images_per_resolution": counts, "accuracy_per_resolution": accuracy})
+    {'8.4': 0.8, '10': 0.9}
+    """
+    accuracy = {place: value for place, value in metrics["accuracy_per_resolution"].items() if value is not None}
+    counts = metrics.get("images_per_resolution") or dict.fromkeys(accuracy, least)
+    points, group = {}, []
+    for place in accuracy:
+        group.append(place)
+        images = sum(counts[g] for g in group)
+        if images >= least or place == [*accuracy][-1]:
+            middle = sum(float(g) * counts[g] for g in group) / images
+            points[f"{middle:.4g}"] = sum(accuracy[g] * counts[g] for g in group) / images
+            group = []
+    return points
+
+
+def _thinned(history: Mapping[str, list[float | None]]) -> dict[str, Any]:
+    """A few points of the curves that the report draws, validated epochs where there are some."""
+    epochs = range(len(history.get("epoch", ())))
+    validated = [row for row in epochs if history.get("val_acc") and history["val_acc"][row] is not None]
+    rows = validated or list(epochs)
+    step = max(1.0, (len(rows) - 1) / (POINTS - 1))
+    rows = [rows[round(step * number)] for number in range(min(len(rows), POINTS))]
+    return {name: _rounded([history[name][row] for row in rows], 4) for name in CURVES if history.get(name)}
+
+
+def _rounded(value: Any, digits: int) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else float(f"{value:.{digits}g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(part, digits) for name, part in value.items()}
+    return [_rounded(part, digits) for part in value] if isinstance(value, list) else value
 
 
 def _keep_other(path: Path, key: str) -> None:
     """Move the result of another recipe out of the way."""
     try:
         other = recipe_key(Config.from_dict(json.loads(path.read_text(encoding="utf-8"))["config"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError):
+    except NO_RESULT:
         return
     if other != key:
         os.replace(path, path.with_name(f"{hashed_name(path.stem, other)}.json"))

@@ -86,7 +86,7 @@ class Run:
     @property
     def folder(self) -> str:
         """Name of its folder; another recipe under the same name gets another folder."""
-        return hashed_name(self.name, self.key)
+        return hashed_name(self.name, self.key).replace("/", "-")
 
 
 @dataclass
@@ -100,8 +100,8 @@ class Plan:
 def hashed_name(name: str, key: str) -> str:
     """The name of a run with its hash in front of the seed.
 
-    >>> hashed_name("mnist-all-cnn-seed0", "834d2632ee")
-    'mnist-all-cnn-834d2632ee-seed0'
+    >>> hashed_name("mnist-all/cnn-seed0", "834d2632ee")
+    'mnist-all/cnn-834d2632ee-seed0'
     """
     start, _, seed = name.rpartition("-")
     return f"{start}-{key}-{seed}"
@@ -232,7 +232,7 @@ def _config(row: Row, column: Column, settings: Sequence[str] = ()) -> Config:
 
 
 def _name(table: Table, row: Row, column: Column) -> str:
-    return "-".join(part for part in (table.name, row.key, column.variant) if part)
+    return f"{table.name}/{'-'.join(part for part in (row.key, column.variant) if part)}"
 
 
 def recipe_names() -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 from fourierscale.data.protocols import find_protocol
 from fourierscale.functional import band
@@ -14,7 +13,7 @@ from fourierscale.lab.tables.rows import TITLES, Column, Row, Table
 from fourierscale.lab.tables.runs import cell_key, run_columns, train_command
 from fourierscale.pages.charts import Scale, Series, line_chart
 
-__all__ = ["charts", "errors", "how", "over_resolution", "row_class"]
+__all__ = ["charts", "errors", "how", "row_class"]
 
 Found = tuple[Row, list[Result]]
 
@@ -41,7 +40,7 @@ def charts(table: Table, results: Results) -> str:
         return ""
     of = f" ({column.title})" if column.settings else ""
     levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]
-    over = [(row, [over_resolution(run.metrics) for run in runs]) for row, runs in found]
+    over = [(row, [_over_resolution(run) for run in runs]) for row, runs in found]
     cards = [_card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels", "nines"))]
     if levelled:  # a model without levels has one answer, at the image's own resolution
         over = [(row, [_over_levels(run, table) for run in runs]) for row, runs in levelled]
@@ -111,24 +110,8 @@ def _card(title: str, chart: str) -> str:
     return f'<div class="card"><h3>{escape(title)}</h3>{chart}</div>'
 
 
-def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[float, float]:
-    """Accuracy over resolution; neighbours are taken together until a point stands for so many images.
-
-    >>> counts, accuracy = {"8": 60, "9": 40, "10": 100}, {"8": 1.0, "9": 0.5, "10": 0.9}
-    >>> over_resolution({"images_per_resolution": counts, "accuracy_per_resolution": accuracy})
-    {8.4: 0.8, 10.0: 0.9}
-    """
-    accuracy = {place: value for place, value in metrics["accuracy_per_resolution"].items() if value is not None}
-    counts = metrics.get("images_per_resolution") or dict.fromkeys(accuracy, least)
-    points, group = {}, []
-    for place in accuracy:
-        group.append(place)
-        images = sum(counts[g] for g in group)
-        if images >= least or place == [*accuracy][-1]:
-            middle = sum(float(g) * counts[g] for g in group) / images
-            points[round(middle, 2)] = sum(accuracy[g] * counts[g] for g in group) / images
-            group = []
-    return points
+def _over_resolution(run: Result) -> dict[float, float]:
+    return {float(place): value for place, value in run.metrics.get("accuracy_over_resolution", {}).items()}
 
 
 def _over_levels(run: Result, table: Table) -> dict[float, float]:
