@@ -15,7 +15,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fourierscale import downscale, load_pretrained
-from fourierscale.data import find_protocol, get
+from fourierscale.data import find_protocol, get_dataset
 from fourierscale.functional import crop
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
 from fourierscale.testing import relative_error
@@ -26,7 +26,7 @@ MOVED = (3, 5)
 
 def digits(count: int) -> tuple[Tensor, str]:
     """Digits as the shipped weights take them, ``(count, 1, 28, 28)``, and where they come from."""
-    raw, protocol = get("mnist", offline=True), find_protocol("mnist-scale")
+    raw, protocol = get_dataset("mnist", offline=True), find_protocol("mnist-scale")
     x = torch.from_numpy(raw.images[:: len(raw) // count][:count]).float() / 255
     return (x - protocol.mean[0]) / protocol.std[0], raw.source
 

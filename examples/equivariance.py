@@ -20,7 +20,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fourierscale import downscale
-from fourierscale.data import get
+from fourierscale.data import get_dataset
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
 from fourierscale.testing import TOLERANCE, equivariance_error
 
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("demo/feature_maps.png"))
     parser.add_argument("--digits", type=int, default=64)
     args = parser.parse_args()
-    raw = get("mnist")
+    raw = get_dataset("mnist")
     step = len(raw) // args.digits
     x = torch.from_numpy(raw.images[::step][: args.digits]).float() / 255
     torch.manual_seed(0)

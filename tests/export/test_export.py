@@ -14,11 +14,11 @@ from PIL import Image
 from torch import nn
 
 from fourierscale.cli import main
+from fourierscale.data.files import replacing
 from fourierscale.export import ExportError, OnnxClassifier, export_onnx
 from fourierscale.export.check import check_outputs
 from fourierscale.export.deployed import size_matrix
 from fourierscale.export.describe import make_plan
-from fourierscale.export.write import replacing
 from fourierscale.functional import crop, downscale
 from fourierscale.models import ScaleHead, create_model, model_info
 from fourierscale.models.classifier import level_names

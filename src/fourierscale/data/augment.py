@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourierscale.data.errors import UnknownNameError, nearest
+from fourierscale.data.errors import UnknownNameError
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Stage, Step
 from fourierscale.data.warp import EarlyWarp, Warp
+from fourierscale.nn.checks import nearest
 
 __all__ = ["Augmentation", "get_augmentation", "list_augmentations"]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fourierscale.data.errors import DataError
 
-__all__ = ["cache_dir", "locked", "set_aside", "staging"]
+__all__ = ["cache_folder", "locked", "set_aside", "staging"]
 
 VARIABLE = "FOURIERSCALE_DATA"
 LOCK_NAME = ".lock"
@@ -25,7 +25,7 @@ STAGING_PREFIX = ".staging-"
 LOCK_TIMEOUT = 3600.0  # STL-10 over a slow line
 
 
-def cache_dir() -> Path:
+def cache_folder() -> Path:
     """Where data is kept: the environment variable ``FOURIERSCALE_DATA``, else the platform's cache folder."""
     chosen = os.environ.get(VARIABLE)
     if chosen:

@@ -6,8 +6,7 @@ file. A path that cannot be opened at all raises Python's own ``OSError``.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 __all__ = [
     "CorruptFileError",
@@ -16,7 +15,6 @@ __all__ = [
     "MissingDataError",
     "SourceError",
     "UnknownNameError",
-    "nearest",
 ]
 
 
@@ -55,14 +53,3 @@ class SourceError(DataError):
         self.remedy = remedy
         tried = "; ".join(f"{source}: {reason}" for source, reason in self.attempts)
         super().__init__(f"no source could supply {name}: {tried}. {remedy}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a wrong name: the nearest known one, or all of them.
-
-    >>> nearest("wrap", ["shift", "warp"])
-    "did you mean 'warp'?"
-    """
-    names = list(known)
-    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from fourierscale.data import stl10
 from fourierscale.data.errors import CorruptFileError, MissingDataError
 from fourierscale.data.load import RawImages, is_imagenette, load
-from fourierscale.data.published import find
+from fourierscale.data.published import find_published
 from fourierscale.data.registry import DATASETS, Dataset
 
 __all__ = ["load_folder"]
@@ -56,13 +56,13 @@ def _find(dataset: Dataset, folder: Path) -> list[Path]:
 def _compare(dataset: Dataset, path: Path) -> bool:
     """Whether ``path`` has a published digest; raises if it has the size of a published file but not its bytes."""
     forms = [form for forms in dataset.files for form in forms if form.name == path.name]
-    if find(path.parent, forms):
+    if find_published(path.parent, forms):
         return True
     size = path.stat().st_size
     same_size = [form for form in forms if form.size == size]
     if same_size or dataset.kind == "imagenette":
         (same_size or forms)[0].check(path)
     for other in DATASETS.values():  # MNIST's relatives use the same file names
-        if find(path.parent, [form for forms in other.files for form in forms if form.name == path.name]):
+        if find_published(path.parent, [form for forms in other.files for form in forms if form.name == path.name]):
             raise CorruptFileError(f"{path}: expected {dataset.title}, got {other.title}")
     return False

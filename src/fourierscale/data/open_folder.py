@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from fourierscale.data.decode import Colour, Shape, decode_image
 from fourierscale.data.errors import DataError, MissingDataError
 from fourierscale.data.folder import ImageFolder
+from fourierscale.data.progress import ProgressCallback, for_each
 from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
 from fourierscale.data.sized import SizedImages
 from fourierscale.data.splits import split_classes
@@ -22,16 +22,12 @@ from fourierscale.data.survey import (
     LARGEST,
     Survey,
     choose_resolutions,
-    in_threads,
     own_resolutions,
     reason,
     refuse,
     stop,
     survey,
 )
-
-if TYPE_CHECKING:
-    from fourierscale.data.sources import Report
 
 __all__ = ["FolderSettings", "FoundImages", "folder_path", "open_folder", "plan_splits"]
 
@@ -93,7 +89,7 @@ def folder_path(name: str) -> Path:
 
 
 def open_folder(
-    name: str, settings: FolderSettings, seed: int, report: Report | None, memory_limit: int
+    name: str, settings: FolderSettings, seed: int, report: ProgressCallback | None, memory_limit: int
 ) -> tuple[Protocol, FoundImages]:
     """The protocol of ``folder:PATH`` and its images.
 
@@ -131,7 +127,7 @@ def open_folder(
             return reason(error, folder, index)
         return None if streamed else image
 
-    images = in_threads(decode, range(len(folder)), len(folder), "decoding the images", report)
+    images = for_each(len(folder), decode, "decoding the images", report)
     bad |= {index: why for index, why in enumerate(images) if isinstance(why, str)}
     if bad and not settings.skip_bad:
         raise stop(folder, bad)

@@ -13,6 +13,7 @@ from fourierscale.data.augment import Augmentation
 from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
 from fourierscale.data.open_folder import FolderSettings, FoundImages, open_folder
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
 from fourierscale.data.scaled import ResolutionMode, ScaledDataset
 from fourierscale.data.splits import split_hash, stratified_split, subset
@@ -64,7 +65,7 @@ def load_protocol(
     data_dir: str | os.PathLike[str] | None = None,
     offline: bool = False,
     seed: int = 0,
-    report: sources.Report | None = None,
+    report: ProgressCallback | None = None,
     *,
     kind: Kind | None = None,
     boundary: Boundary | None = None,
@@ -84,10 +85,10 @@ def load_protocol(
 
     Args:
         name: A protocol, its name, or ``folder:PATH``.
-        data_dir: As for :func:`get`.
-        offline: As for :func:`get`.
+        data_dir: As for :func:`get_dataset`.
+        offline: As for :func:`get_dataset`.
         seed: Decides the splits, the resolutions and the augmentation.
-        report: As for :func:`get`.
+        report: As for :func:`get_dataset`.
         kind: Downscale in another way than the protocol says.
         boundary: Downscale with another boundary than the protocol says; give that of the model.
         enlarge: Bring all images to one size; see :func:`enlarge_to`.
@@ -103,7 +104,7 @@ def load_protocol(
         memory_limit: A folder that decodes to more bytes than this is streamed instead of held in memory.
 
     Raises:
-        DataError: As :func:`get`; or too few images; or a split that is not the published one.
+        DataError: As :func:`get_dataset`; or too few images; or a split that is not the published one.
     """
     if isinstance(name, str) and name.startswith(FOLDER):
         settings = FolderSettings(size, lowest, shape or "crop", colour, skip_bad)
@@ -160,9 +161,9 @@ def load_protocol(
 
 
 def _get_images(
-    protocol: Protocol, data_dir: str | os.PathLike[str] | None, offline: bool, report: sources.Report | None
+    protocol: Protocol, data_dir: str | os.PathLike[str] | None, offline: bool, report: ProgressCallback | None
 ) -> FoundImages:
-    raw = sources.get(protocol.dataset, data_dir, offline, report)
+    raw = sources.get_dataset(protocol.dataset, data_dir, offline, report)
     images, labels = raw.images, raw.labels
     parts = dict(raw.parts)
     if protocol.part is not None:  # parts are in order, and only the first is ever asked for alone

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 from fourierscale.data.decode import Colour, Shape
-from fourierscale.data.errors import DataError, UnknownNameError, nearest
+from fourierscale.data.errors import DataError, UnknownNameError
 from fourierscale.data.survey import LARGEST, choose_resolutions
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
+from fourierscale.nn.checks import nearest
 
 __all__ = ["FOLDER", "Protocol", "find_protocol", "list_protocols"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fourierscale.data.errors import CorruptFileError
 
-__all__ = ["Published", "digest_of", "find"]
+__all__ = ["Published", "digest_of", "find_published"]
 
 
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
@@ -48,7 +48,7 @@ class Published:
             raise CorruptFileError(f"{path}: expected {algorithm} {expected}, got {got}; fetch the file again")
 
 
-def find(folder: Path, forms: Sequence[Published]) -> Path | None:
+def find_published(folder: Path, forms: Sequence[Published]) -> Path | None:
     """The first of several ``forms`` of one file that ``folder`` holds, byte for byte; None if it holds none."""
     for form in forms:
         path = folder / form.name

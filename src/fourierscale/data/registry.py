@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fourierscale.data import stl10
-from fourierscale.data.errors import UnknownNameError, nearest
+from fourierscale.data.errors import UnknownNameError
 from fourierscale.data.published import Published
+from fourierscale.nn.checks import nearest
 
 __all__ = ["DATASETS", "Archive", "Dataset", "find_dataset"]
 

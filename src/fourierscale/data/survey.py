@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,14 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from fourierscale.data.decode import Colour, Header, read_header
 from fourierscale.data.errors import CorruptFileError, DataError
 from fourierscale.data.folder import ImageFolder
+from fourierscale.data.progress import ProgressCallback, for_each
 from fourierscale.functional.levels import Levels
-
-if TYPE_CHECKING:
-    from fourierscale.data.sources import Report
 
 __all__ = ["LARGEST", "Survey", "choose_resolutions", "own_resolutions", "refuse", "survey"]
 
-T = TypeVar("T")
 LARGEST = 96
 LEVELS = 7
 SMALLEST = 8
@@ -65,7 +58,7 @@ class Survey:
         return int((self.heights != self.widths).sum())
 
 
-def survey(folder: ImageFolder, report: Report | None = None) -> Survey:
+def survey(folder: ImageFolder, report: ProgressCallback | None = None) -> Survey:
     """Read the header of every image, several at a time."""
 
     def look(index: int) -> Header | str:
@@ -74,7 +67,7 @@ def survey(folder: ImageFolder, report: Report | None = None) -> Survey:
         except DataError as error:
             return reason(error, folder, index)
 
-    found = in_threads(look, range(len(folder)), len(folder), "looking at the images", report)
+    found = for_each(len(folder), look, "looking at the images", report)
     headers = [header if isinstance(header, Header) else Header(0, 0, "") for header in found]
     return Survey(
         folder,
@@ -145,17 +138,3 @@ def stop(folder: ImageFolder, bad: Mapping[int, str]) -> CorruptFileError:
     return CorruptFileError(
         f"{folder.root}: {refuse(folder, bad)}; mend or remove {them}, or leave {them} out with --skip-bad"
     )
-
-
-def in_threads(
-    work: Callable[[int], T], items: Iterable[int], count: int, text: str, report: Report | None = None
-) -> list[T]:
-    """Results of a function of each item, in order; Pillow works outside Python's lock."""
-    results: list[T] = []
-    with warnings.catch_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        warnings.simplefilter("ignore")  # Pillow's, of huge images and odd EXIF entries; what matters is an error
-        for result in pool.map(work, items):
-            results.append(result)
-            if report is not None and (len(results) % 64 == 0 or len(results) == count):
-                report(text, len(results) / count)
-    return results

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fourierscale.data.files import replacing
 from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.export.deployed import freeze, spectrum_entries
@@ -193,17 +194,6 @@ def _clean(proto: Any, about: Mapping[str, Any]) -> None:
         for dim, name in zip(value.type.tensor_type.shape.dim, names[value.name], strict=False):
             if dim.dim_param:
                 dim.dim_param = name
-
-
-@contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """A file beside the target that takes its place if all goes well, and vanishes if not."""
-    partial = target.with_name(f"{target.stem}.partial{target.suffix}")
-    try:
-        yield partial
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 @contextmanager

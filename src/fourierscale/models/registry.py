@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import json
@@ -15,6 +14,7 @@ from torch import nn
 
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.scalenet import ScaleNet
+from fourierscale.nn.checks import nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,7 @@ def list_models() -> list[str]:
 def model_info(name: str) -> ModelInfo:
     """What is known about a model; a wrong name is refused with the nearest one."""
     if name not in _MODELS and name not in list_models():
-        near = difflib.get_close_matches(str(name), _MODELS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(list_models())}"
-        raise ValueError(f"unknown model {name!r}: {hint}")
+        raise ValueError(f"unknown model {name!r}: {nearest(str(name), list_models())}")
     return _MODELS[name]
 
 
@@ -100,9 +98,7 @@ def create_model(name: str, **overrides: Any) -> nn.Module:
     info = model_info(name)
     for option in overrides:
         if option not in info.options:
-            near = difflib.get_close_matches(option, info.options, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(info.options)}"
-            raise ValueError(f"{name} has no option {option!r}: {hint}")
+            raise ValueError(f"{name} has no option {option!r}: {nearest(option, info.options)}")
     parameters = inspect.signature(info.build).parameters
     for option, value in overrides.items():
         _check_kind(option, value, str(parameters[option].annotation))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -45,3 +46,14 @@ def check_coefficients(coeffs: Tensor, axes: int, channels: int | None, layer: s
             f"expected {expected}"
         )
     return box
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a wrong name: the nearest known one, or all of them.
+
+    >>> nearest("wrap", ["shift", "warp"])
+    "did you mean 'warp'?"
+    """
+    names = list(known)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"

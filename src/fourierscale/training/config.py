@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from fourierscale.data.decode import Colour, Shape
-from fourierscale.data.errors import nearest
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
+from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.losses import Hinge, LevelSum
 from fourierscale.training.typed import build, parse_value, plain, to_toml

@@ -19,9 +19,9 @@ from fourierscale.data import (
     make_loader,
 )
 from fourierscale.data.prepare import FOLDER_SETTINGS
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import FOLDER
 from fourierscale.data.sized import SizedImages
-from fourierscale.data.sources import Report
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config
 from fourierscale.training.errors import ConfigError
@@ -31,7 +31,7 @@ __all__ = ["ScaleDataModule", "load_splits"]
 log = logging.getLogger(__name__)
 
 
-def load_splits(config: Config, report: Report | None = None) -> ScaledSplits:
+def load_splits(config: Config, report: ProgressCallback | None = None) -> ScaledSplits:
     """The three sets of a config, augmented and fitted as it says."""
     data = config.data
     try:

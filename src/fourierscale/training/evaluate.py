@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
-from fourierscale.data.sources import Report
 from fourierscale.functional import band, downscale
 from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.metrics import (
@@ -60,7 +60,7 @@ def evaluate(
     workers: int = 0,
     temperature_images: int = TEMPERATURE_IMAGES,
     precision: Precision = "32",
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Measure a model on a whole split.
 
@@ -238,7 +238,7 @@ class _Runner:
         one_pass: bool,
         temperature: float,
         classes: Sequence[str],
-        report: Report | None = None,
+        report: ProgressCallback | None = None,
     ) -> dict[str, Any]:
         """Everything that needs all the chosen images; only some of them may be followed to lower resolutions."""
         resolutions = self.dataset.resolutions

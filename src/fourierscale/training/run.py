@@ -25,8 +25,9 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 
 from fourierscale.data import ScaledSplits
+from fourierscale.data.files import write_whole
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
-from fourierscale.data.sources import Report
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
@@ -55,7 +56,7 @@ def train(
     resume: bool | str | os.PathLike[str] = False,
     *,
     splits: ScaledSplits | None = None,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Train, evaluate, and write everything into one folder.
 
@@ -93,7 +94,7 @@ def train(
         check_checkpoint(checkpoint, config, images, root)
     root.mkdir(parents=True, exist_ok=True)
     if first:
-        (root / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+        write_whole(root / "config.toml", config.to_toml())
 
     with _quiet(), _products(config.train.matmul):
         pl.seed_everything(config.train.seed, verbose=False)
@@ -153,7 +154,7 @@ def train(
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
         save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
-        (root / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        write_whole(root / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     return metrics
 
 

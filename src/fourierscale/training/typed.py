@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
-from fourierscale.data.errors import nearest
+from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
 
 __all__ = ["build", "parse_value", "plain", "to_toml"]

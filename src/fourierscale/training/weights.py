@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import fourierscale
+from fourierscale.data.files import write_whole
 from fourierscale.models.registry import restore_model
 from fourierscale.training.errors import CheckpointError
 
@@ -49,8 +50,8 @@ def save_model(model: nn.Module, folder: str | os.PathLike[str], info: Mapping[s
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    _write(root / WEIGHTS, save(state))
-    _write(root / INFO, (json.dumps(info, indent=2) + "\n").encode())
+    write_whole(root / WEIGHTS, save(state))
+    write_whole(root / INFO, json.dumps(info, indent=2) + "\n")
     return root / WEIGHTS
 
 
@@ -99,10 +100,3 @@ def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     if not files[1].is_file():
         raise CheckpointError(f"{files[1]} is missing: it says which model the weights beside it belong to")
     return files
-
-
-def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, even if the process is killed."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -10,6 +9,7 @@ from typing import Literal, TypeAlias
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import Grid
 from fourierscale.models import model_info
+from fourierscale.nn.checks import nearest
 
 __all__ = ["PAIR", "SWEEPS", "Case", "Precision", "choose_cases", "list_cases", "spaced"]
 
@@ -105,9 +105,7 @@ def choose_cases(names: Sequence[str], device: str, quick: bool = False) -> list
     every = sorted({case.name for case in known} | {case.group for case in known})
     for name in names:
         if name not in every:
-            near = difflib.get_close_matches(name, every, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(every)}"
-            raise ValueError(f"unknown case {name!r}: {hint}")
+            raise ValueError(f"unknown case {name!r}: {nearest(name, every)}")
     wanted = [case for case in known if not names or case.name in names or case.group in names]
     if not quick:
         return wanted

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fourierscale.data import ScaledDataset, make_loader
-from fourierscale.data.sources import Report
+from fourierscale.data.progress import ProgressCallback
 from fourierscale.lab.baselines.small import SmallCNN
 
 __all__ = ["SmallCNN", "train_cnn"]
@@ -23,7 +23,7 @@ def train_cnn(
     lr: float = 5e-3,
     seed: int = 0,
     device: torch.device | str = "cpu",
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> SmallCNN:
     """Train a :class:`SmallCNN` with Adam and a one-cycle schedule.
 

@@ -16,6 +16,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 from fourierscale.data.cache import locked
 from fourierscale.data.errors import DataError
+from fourierscale.data.files import write_whole
 from fourierscale.lab.tables.results import collect, is_finished, read_results
 from fourierscale.lab.tables.runs import Run
 from fourierscale.training.callbacks import read_log
@@ -159,7 +160,7 @@ def _start(job: Job, environment: Mapping[str, str]) -> bool:
     except DataError as error:
         job.state, job.reason = "failed", str(error)
         return False
-    (job.folder / "config.toml").write_text(job.run.config.to_toml(), encoding="utf-8")
+    write_whole(job.folder / "config.toml", job.run.config.to_toml())
     output: IO[bytes]
     with job.log.open("ab") as output:
         job.logged = output.tell()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fourierscale.data.files import write_whole
 from fourierscale.lab.tables.runs import Run, hashed_name, recipe_key
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError, ConfigError
@@ -124,9 +125,7 @@ def collect(runs: Iterable[tuple[Run, Path]], target: str | os.PathLike[str]) ->
             path = Path(target) / f"{run.name}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
             _keep_other(path, run.key)
-            partial = path.with_name(f"{path.name}.partial")
-            partial.write_text(to_json(slim(read_info(folder))), encoding="utf-8")
-            os.replace(partial, path)
+            write_whole(path, to_json(slim(read_info(folder))))
             written.append(path)
     return written
 

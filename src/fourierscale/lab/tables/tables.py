@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fourierscale.data.errors import nearest
 from fourierscale.lab.tables.paper import PAPER
 from fourierscale.lab.tables.rows import (
     COLOUR,
@@ -22,6 +21,7 @@ from fourierscale.lab.tables.rows import (
     really_downscaled,
     with_settings,
 )
+from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
 
 __all__ = ["TABLES", "find_rows", "find_table", "find_tables"]

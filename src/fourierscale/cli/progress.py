@@ -1,0 +1,39 @@
+"""What a command is doing, on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from fourierscale.data.progress import ProgressCallback
+
+__all__ = ["progress_bars"]
+
+
+@contextmanager
+def progress_bars() -> Iterator[ProgressCallback]:
+    """Steps as lines, and what takes time as bars where there is a terminal."""
+    screen = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    ) as progress:
+        bars: dict[str, TaskID] = {}
+
+        def report(text: str, fraction: float | None) -> None:
+            if fraction is None:
+                screen.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
+                return
+            if text not in bars:
+                bars[text] = progress.add_task(text, total=1.0)
+            progress.update(bars[text], completed=fraction)
+
+        yield report

@@ -1,0 +1,18 @@
+"""A file is whole or as it was, whatever happens while it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from fourierscale.data.files import replacing, write_whole
+
+
+def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path):
+    target = tmp_path / "model.json"
+    write_whole(target, "first")
+    with pytest.raises(OSError, match="disk full"), replacing(target) as partial:
+        partial.write_bytes(b"sec")
+        raise OSError("disk full")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"] and target.read_text() == "first"
+    write_whole(target, b"second")
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"] and target.read_text() == "second"
