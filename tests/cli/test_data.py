@@ -15,9 +15,11 @@ from fourierscale.data.protocols import list_protocols
 from fourierscale.data.registry import DATASETS
 from tests.data.small_sets import fake_npm, small_mnist, tar_gz, write_idx_set
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 
 @pytest.fixture
-def with_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_npm(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small MNIST that only a stand-in for npm can supply."""
     official = tmp_path / "official"
     write_idx_set(official)

@@ -12,12 +12,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder; the PATH holds nothing."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("FOURIERSCALE_DATA", str(folder))
-    monkeypatch.setenv("PATH", str(tmp_path_factory.mktemp("bin")))
-    return folder
+def _own_cache(cache: Path) -> None:
+    """Nothing here reads or fills the cache of the machine."""
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
