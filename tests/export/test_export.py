@@ -14,7 +14,6 @@ from PIL import Image
 from torch import nn
 
 from fourierscale.cli import main
-from fourierscale.data.files import replacing
 from fourierscale.export import ExportError, OnnxClassifier, export_onnx
 from fourierscale.export.check import check_outputs
 from fourierscale.export.deployed import size_matrix
@@ -22,6 +21,7 @@ from fourierscale.export.describe import make_plan
 from fourierscale.functional import crop, downscale
 from fourierscale.models import ScaleHead, create_model, model_info
 from fourierscale.models.classifier import level_names
+from fourierscale.models.files import replacing
 from fourierscale.testing import relative_error
 from fourierscale.training.weights import save_model
 from tests.lab.baselines.small_baselines import SMALL, small_model

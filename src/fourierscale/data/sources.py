@@ -15,11 +15,11 @@ from typing import Literal
 from fourierscale.data import fetch, local
 from fourierscale.data.cache import cache_folder, locked, set_aside, staging
 from fourierscale.data.errors import DataError, MissingDataError, SourceError
-from fourierscale.data.files import put_in_place
 from fourierscale.data.load import RawImages, load, load_embedded
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.published import Published, find_published
 from fourierscale.data.registry import DATASETS, Archive, Dataset, find_dataset
+from fourierscale.models.files import put_in_place
 
 __all__ = ["CachedFile", "RawImages", "cached_state", "get_dataset", "verify_cache"]
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.data.files import replacing
 from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.export.deployed import freeze, spectrum_entries
 from fourierscale.export.describe import Plan, make_plan
 from fourierscale.export.errors import ExportError
+from fourierscale.models.files import replacing
 
 __all__ = ["OPSET", "export_onnx", "export_program"]
 

@@ -25,10 +25,10 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 
 from fourierscale.data import ScaledSplits
-from fourierscale.data.files import write_whole
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
 from fourierscale.models.classifier import ScaleClassifier
+from fourierscale.models.files import write_whole
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.checkpoints import BEST, LAST, check_checkpoint, find_checkpoint, read_checkpoint

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import fourierscale
-from fourierscale.data.files import write_whole
+from fourierscale.models.files import write_whole
 from fourierscale.models.registry import restore_model
 from fourierscale.training.errors import CheckpointError
 

@@ -16,9 +16,9 @@ from typing import IO, Any, Literal, TypeAlias
 
 from fourierscale.data.cache import locked
 from fourierscale.data.errors import DataError
-from fourierscale.data.files import write_whole
 from fourierscale.lab.tables.results import collect, is_finished, read_results
 from fourierscale.lab.tables.runs import Run
+from fourierscale.models.files import write_whole
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.errors import NoMemoryError
 

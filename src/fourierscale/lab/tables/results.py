@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fourierscale.data.files import write_whole
 from fourierscale.lab.tables.runs import Run, hashed_name, recipe_key
+from fourierscale.models.files import write_whole
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError, ConfigError
 from fourierscale.training.weights import read_info

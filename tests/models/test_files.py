@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.data.files import replacing, write_whole
+from fourierscale.models.files import replacing, write_whole
 
 
 def stop_half_way(target: Path) -> None:
