@@ -94,6 +94,14 @@ def test_equivariance(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert picture.stat().st_size > 10_000
 
 
+def test_boundaries(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    picture = tmp_path / "boundary.png"
+    table = rows(printed("boundaries.py", capsys, monkeypatch, "--out", str(picture)))
+    shares = {boundary: float(cells[0]) for boundary, cells in table.items()}
+    assert shares["circular"] > 100 * max(shares["mirror"], shares["canvas"])
+    assert picture.stat().st_size > 10_000
+
+
 def test_two_processes() -> None:
     alone = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
     for _ in range(2):

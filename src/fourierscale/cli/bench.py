@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -15,56 +17,98 @@ from rich.table import Table
 from fourierscale.cli.folders import check_folder
 
 if TYPE_CHECKING:
-    from fourierscale.lab.bench import Row
+    from fourierscale.lab.bench import Settings, Timing
 
 __all__ = ["bench"]
 
-Products = Literal["highest", "high"]
-
 
 def bench(
-    cases: Annotated[list[str] | None, typer.Argument(help="Names of cases or groups; default: all.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Cases or groups; or baselines, boundary, data, limits, transforms, and names in that suite."
+        ),
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
-    precision: Annotated[str, typer.Option(help="Of float32 products: highest, or high (TF32 on GPUs).")] = "highest",
+    precision: Annotated[
+        str, typer.Option(help="Of products: highest, high (TF32 on GPUs), or bfloat16 (mixed).")
+    ] = "highest",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer cases and repeats: a minute on two CPU cores.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder for the CSV file and the picture.")] = Path("results/bench"),
+    repeats: Annotated[int | None, typer.Option(min=1, help="Times that are taken of everything, at least.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Images in a batch of a suite.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of class folders with photographs, for boundary.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the CSV files and the picture.")] = Path("results/bench"),
 ) -> None:
     """Measure speed, memory and error beside plain CNNs and other peers, against a cost model."""
     import torch
 
-    from fourierscale.lab.bench import choose_cases, measure_case, measure_ceilings
-    from fourierscale.lab.bench.report import OtherProcesses, about, plot_growth, write_csv
+    from fourierscale.lab.bench import SUITES, Settings, choose_cases
+    from fourierscale.lab.bench.suites import OtherProcesses, Precision, about
 
     started = time.perf_counter()
-    name = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if name not in ("cpu", "cuda"):
-        raise typer.BadParameter(f"{name!r} is neither cpu nor cuda", param_hint="--device")
-    if name == "cuda" and not torch.cuda.is_available():
+    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if place not in ("cpu", "cuda"):
+        raise typer.BadParameter(f"{place!r} is neither cpu nor cuda", param_hint="--device")
+    if place == "cuda" and not torch.cuda.is_available():
         raise typer.BadParameter("torch sees no CUDA device: use --device cpu", param_hint="--device")
-    if precision not in get_args(Products):
-        raise typer.BadParameter(f"{precision!r} is neither highest nor high", param_hint="--precision")
+    if precision not in get_args(Precision):
+        raise typer.BadParameter(f"{precision!r} is neither highest, high nor bfloat16", param_hint="--precision")
     check_folder(out)
+    settings = Settings(torch.device(place), cast(Precision, precision), quick, repeats, batch, images)
+    console, where, others = Console(highlight=False), about(settings.device), OtherProcesses()
+    first, *rest = names or [""]
     try:
-        chosen = choose_cases(cases or [], name, quick)
+        cases = [] if first in SUITES else choose_cases(names or [], place, quick)
+        told = f"{where['device']}, torch {where['torch']}, commit {where['commit']}, products {precision}"
+        console.print(told, soft_wrap=True)
+        if first in SUITES:
+            run_suite(first, rest, settings, where, out, console)
+        else:
+            run_cases(cases, settings, where, out / f"bench-{place}.csv", console)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    where = torch.device(name)
-    seconds, least = (0.3, 3) if quick else (1.0 if name == "cuda" else 4.0, 5)
+    share = others.share()
+    if share is not None and share > 0.03:
+        told = f"other processes took {share:.0%} of the CPU: times are not to be trusted, run again when it is quiet"
+        console.print(told, style="yellow", soft_wrap=True)
+    console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")
 
-    console = Console(highlight=False)
-    run = about(where)
-    console.print(
-        f"{run['device']}, torch {run['torch']}, commit {run['commit']}, products {precision}", soft_wrap=True
-    )
-    others = OtherProcesses()
+
+def run_suite(
+    name: str, names: Sequence[str], settings: Settings, where: dict[str, str], out: Path, console: Console
+) -> None:
+    """Print and write each line as soon as it is measured."""
+    from fourierscale.lab.bench import SUITES
+    from fourierscale.lab.bench.suites import write_csv
+
+    files: dict[Path, list[dict[str, Any]]] = defaultdict(list)
+    for stem, row in SUITES[name](names, settings):
+        path = out / f"{stem}.csv"
+        rows = files[path]
+        cells = {key: f"{value:.3g}" if isinstance(value, float) else str(value) for key, value in row.items()}
+        widths = {key: max(len(key), 20 if isinstance(value, str) else 8) for key, value in row.items()}
+        if not rows:
+            console.print("\n" + "  ".join(f"{key:>{widths[key]}}" for key in row), style="bold", soft_wrap=True)
+        console.print("  ".join(f"{cell:>{widths[key]}}" for key, cell in cells.items()), markup=False, soft_wrap=True)
+        rows.append(row)
+        write_csv(path, rows, where)
+    for path in files:
+        console.print(f"wrote {path}", markup=False, soft_wrap=True)
+
+
+def run_cases(cases: Sequence[Any], settings: Settings, where: dict[str, str], path: Path, console: Console) -> None:
+    """Ours and its peers, case by case, then a table of all, a file and a picture."""
+    import torch
+
+    from fourierscale.lab.bench import measure_case, measure_ceilings
+    from fourierscale.lab.bench.suites import write_csv
+
     ceilings = {}
-    rows: list[Row] = []
-    path = out / f"bench-{name}.csv"
-    for number, case in enumerate(chosen, 1):
-        products = case.precision or precision
+    timings: list[Timing] = []
+    for number, case in enumerate(cases, 1):
+        products = case.precision or settings.precision
         if products not in ceilings:
-            ceilings[products] = measure_ceilings(where, products)  # type: ignore[arg-type]
-            rates = ceilings[products]
+            rates = ceilings[products] = measure_ceilings(settings.device, products)
             console.print(
                 f"ceilings ({products}): product {rates.flops_per_second / 1e9:,.0f} GFLOP/s, "
                 f"copy {rates.bytes_per_second / 1e9:,.0f} GB/s",
@@ -72,51 +116,45 @@ def bench(
             )
         begun = time.perf_counter()
         try:
-            measured = measure_case(case, where, products, seconds, least, ceilings[products])  # type: ignore[arg-type]
+            measured = measure_case(case, settings, ceilings[products])
         except torch.OutOfMemoryError:
-            console.print(f"[{number}/{len(chosen)}] {case.name}: out of memory, left out", markup=False)
+            console.print(f"[{number}/{len(cases)}] {case.name}: out of memory, left out", markup=False)
             continue
         finally:
-            if name == "cuda":
+            if settings.device.type == "cuda":
                 torch.cuda.empty_cache()
-        rows += measured
-        write_csv(path, rows, run)  # after each case: a run that is interrupted keeps what it has
+        timings += measured
+        write_csv(path, map(vars, timings), where)  # after each case: a run that is interrupted keeps what it has
         took = time.perf_counter() - begun
-        line = f"[{number}/{len(chosen)}] {case.name}: {measured[0].median_ms:.2f} ms ({took:.1f} s)"
+        line = f"[{number}/{len(cases)}] {case.name}: {measured[0].median_ms:.2f} ms ({took:.1f} s)"
         console.print(line, markup=False, soft_wrap=True)
-    share = others.share()
-    if not rows:
+    if not timings:
         return
-    console.print(results_table(rows))
+    console.print(timings_table(timings))
     console.print(
         "ms: median (quartiles). ours/this: below 1, ours is faster; graphed against graphed. "
         "MiB: of a step beyond parameters and input. "
         "error: against float64. x floor: time over what the ceilings allow for the work of the cost model.",
         soft_wrap=True,
     )
-    if share is not None and share > 0.03:
-        console.print(
-            f"other processes took {share:.0%} of the CPU: times are not to be trusted, run again when it is quiet",
-            style="yellow",
-            soft_wrap=True,
-        )
     console.print(f"wrote {path}", markup=False, soft_wrap=True)
     if importlib.util.find_spec("matplotlib") is None:
         console.print("no picture: matplotlib is missing, pip install 'fourierscale[data]'", soft_wrap=True)
-    else:
-        picture = path.with_suffix(".png")
-        if plot_growth(picture, rows, f"one Fourier layer and one nested activation; {run['device']}, float32"):
-            console.print(f"wrote {picture}", markup=False, soft_wrap=True)
-    console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")
+        return
+    from fourierscale.lab.bench.picture import plot_growth
+
+    title = f"one Fourier layer and one nested activation; {where['device']}, {settings.precision}"
+    if plot_growth(path.with_suffix(".png"), timings, title):
+        console.print(f"wrote {path.with_suffix('.png')}", markup=False, soft_wrap=True)
 
 
-def results_table(rows: list[Row]) -> Table:
+def timings_table(timings: Sequence[Timing]) -> Table:
     """Every contestant of every case."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("case and contestants", no_wrap=True)
     for column in ("ms", "ours/this", "MiB", "error", "x floor"):
         table.add_column(column, no_wrap=True, justify="right")
-    for previous, row in zip([None, *rows], rows, strict=False):
+    for previous, row in zip([None, *timings], timings, strict=False):
         if previous is None or previous.case != row.case:  # a line of its own: in eighty columns neither name is cut
             table.add_row(row.case)
         table.add_row(

@@ -9,7 +9,7 @@ That is one period; what of it is the image, and what lies beyond the image's ed
 half a sample beside the axis of symmetry, so that the image has cosines alone.
 
 Each axis is transformed by a matrix product on small grids and by a real FFT on large ones. Both give the same
-coefficients; which one runs is a matter of speed alone (``benchmarks/transforms.py`` measures where they cross).
+coefficients; which one runs is a matter of speed alone (``fourierscale bench transforms`` measures where they cross).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from fourierscale.functional.boundary import extend_axis
 from fourierscale.functional.constants import constant
 
 FFT_FROM = {"cpu": 224, "cuda": 2304, "export": 4097}
-"""Grid size per device type from which an axis is transformed by FFT. Measured by ``benchmarks/transforms.py``; what is
-exported has products for as long as their matrices can be carried along."""
+"""Grid size per device type from which an axis is transformed by FFT. Measured by ``fourierscale bench transforms``;
+what is exported has products for as long as their matrices can be carried along."""
 
 
 def analyze(x: Tensor, axes: int = 2, size: Size | None = None, boundary: Boundary = "circular") -> Tensor:

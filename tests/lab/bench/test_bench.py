@@ -5,31 +5,41 @@ from __future__ import annotations
 import csv
 import importlib.util
 import itertools
+import time
+from collections import Counter
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fourierscale import functional as F
 from fourierscale.cli import main
-from fourierscale.cli.bench import results_table
+from fourierscale.cli.bench import timings_table
+from fourierscale.functional import transform
 from fourierscale.lab.bench import (
+    SUITES,
     Case,
+    Settings,
     choose_cases,
-    cost,
     list_cases,
     make_contestants,
     measure_case,
     measure_ceilings,
+    step_cost,
+    transforms,
 )
 from fourierscale.lab.bench.cases import PAIR, SWEEPS, spaced
-from fourierscale.lab.bench.measure import Row, _peak, precision_of_products
+from fourierscale.lab.bench.measure import Timing, _peak, precision_of_products
 from fourierscale.lab.bench.peers import NaiveNet, NaivePair
-from fourierscale.lab.bench.report import OtherProcesses, about, plot_growth, write_csv
+from fourierscale.lab.bench.picture import plot_growth
+from fourierscale.lab.bench.suites import OtherProcesses, about, times, write_csv
 from fourierscale.models import ScaleClassifier, create_model
 
 CPU = torch.device("cpu")
+BRIEF = Settings(CPU, quick=True, repeats=2)
 TINY = Case("size-12", PAIR, 12, 2, 3, spaced(12, 3), peers=("cnn", "cnn-no-norm", "naive-fft", "fno", "sesn", "disco"))
 CEILINGS = measure_ceilings(CPU, "highest", side=64)
 
@@ -66,7 +76,7 @@ def test_the_naive_network_has_our_logits_and_gradients(grid: str) -> None:
 
 @pytest.mark.parametrize("train", [True, False])
 def test_every_peer_of_a_pair_is_measured(train: bool) -> None:
-    rows = measure_case(replace(TINY, train=train), CPU, seconds=0.0, least=2, ceilings=CEILINGS)
+    rows = measure_case(replace(TINY, train=train), BRIEF, CEILINGS)
     assert [row.contestant for row in rows] == ["ours", *TINY.peers]
     for row in rows:
         assert 0 < row.quartile1_ms <= row.median_ms <= row.quartile3_ms
@@ -81,7 +91,7 @@ def test_every_peer_of_a_pair_is_measured(train: bool) -> None:
 @pytest.mark.parametrize("train", [True, False])
 def test_a_network_is_measured_beside_its_cnn(train: bool) -> None:
     case = Case("tiny", "scalenet-tiny", 12, 2, 1, (8, 12), train, peers=("specification", "gemm", "cnn"))
-    rows = measure_case(case, CPU, seconds=0.0, least=2)
+    rows = measure_case(case, BRIEF)
     assert [row.contestant for row in rows] == ["ours", "specification", "gemm", "cnn"]
     assert rows[0].floor_ms is None
     assert rows[0].mode == ("train" if train else "inference")
@@ -109,13 +119,13 @@ def test_the_cnn_has_the_widths_and_taps_of_ours() -> None:
 
 def test_the_cost_model_grows_with_each_number() -> None:
     for group in SWEEPS:
-        works = [cost(case) for case in choose_cases([group], "cpu")]
+        works = [step_cost(case) for case in choose_cases([group], "cpu")]
         assert works[0].flops > 0
         assert works[0].bytes > 0
         for smaller, larger in itertools.pairwise(works):
             assert smaller.flops < larger.flops
             assert smaller.bytes <= larger.bytes
-    train, inference = (cost(case) for case in choose_cases(["stl10"], "cpu"))
+    train, inference = (step_cost(case) for case in choose_cases(["stl10"], "cpu"))
     assert 2 * inference.flops < train.flops < 5 * inference.flops
 
 
@@ -123,10 +133,10 @@ def test_the_cost_model_counts_a_pair_by_hand() -> None:
     # One level, one tap, inference: mixing 8 b c^2 n (K + 1), then n^2 samples by two products and two back.
     case = Case("one", PAIR, 5, 3, 2, (5,), train=False, taps=1)
     mixing, transforms = 8 * 3 * 4 * 5 * 3, 3 * 2 * 4 * 2 * 5**3
-    assert cost(case).flops == mixing + transforms
+    assert step_cost(case).flops == mixing + transforms
     moved = 3 * 2 * 25
     spectrum, norm = 2 * 5 * 3 * 4, 2 * 2
-    assert cost(case).bytes == 4 * (4 * moved + spectrum + norm)
+    assert step_cost(case).bytes == 4 * (4 * moved + spectrum + norm)
 
 
 def test_peak_memory_is_that_of_the_step() -> None:
@@ -163,20 +173,79 @@ def test_the_file_has_every_column_and_the_picture_is_drawn(tmp_path: Path) -> N
     rows = []
     for n in (8, 12):
         case = replace(TINY, name=f"size-{n}", size=n, resolutions=spaced(n, 2), peers=("cnn",))
-        rows += measure_case(case, CPU, seconds=0.0, least=2, ceilings=CEILINGS)
+        rows += measure_case(case, BRIEF, CEILINGS)
     where = about(CPU)
-    write_csv(tmp_path / "deep" / "bench.csv", rows, where)
+    write_csv(tmp_path / "deep" / "bench.csv", map(vars, rows), where)
     with (tmp_path / "deep" / "bench.csv").open() as file:
         read = list(csv.DictReader(file))
-    assert list(read[0]) == [field.name for field in fields(Row)] + ["device", "torch", "triton", "python", "commit"]
+    assert list(read[0]) == [field.name for field in fields(Timing)] + ["device", "torch", "triton", "python", "commit"]
     assert [line["contestant"] for line in read] == ["ours", "cnn", "ours", "cnn"]
     assert float(read[0]["median_ms"]) == pytest.approx(rows[0].median_ms, rel=1e-3)
     assert read[0]["torch"] == torch.__version__
     assert read[1]["floor_ms"] == ""
-    assert results_table(rows).row_count == 6  # a line for each case and each contestant
+    assert timings_table(rows).row_count == 6  # a line for each case and each contestant
     assert not plot_growth(tmp_path / "none.png", rows[:2], "one case is no growth")
     assert plot_growth(tmp_path / "growth.png", rows, "growth")
     assert (tmp_path / "growth.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_the_processor_is_named() -> None:
+    name = about(CPU)["device"]
+    assert name.endswith(("thread", "threads"))
+    known = Path("/proc/cpuinfo")
+    if known.exists() and "model name" in known.read_text():
+        assert name.rsplit(",", 1)[0] in known.read_text()
+
+
+def test_times_are_taken_in_turns() -> None:
+    done: list[int] = []
+    taken = times([lambda: done.append(0), lambda: time.sleep(3e-3)], CPU, seconds=0.0, least=3)
+    assert [len(own) for own in taken] == [3, 3]
+    assert max(taken[0]) < 3e-3 <= min(taken[1])
+    assert len(done) > 3 * 5  # what is short is repeated within a turn
+
+
+@pytest.mark.parametrize(
+    ("suite", "names", "files"),
+    [
+        ("baselines", ["cnn-small"], {"baselines-cpu-bf16": 1}),
+        ("boundary", ["cost"], {"boundary-cost": 4}),
+        ("limits", [], {"limits-downscaling": 9, "limits-shift": 3, "limits-precision": 5}),
+    ],
+)
+def test_a_suite_gives_its_lines(suite: str, names: list[str], files: dict[str, int]) -> None:
+    records = list(SUITES[suite](names, replace(BRIEF, precision="bfloat16", batch=2, repeats=1)))
+    assert Counter(stem for stem, _ in records) == files
+    for _, row in records:
+        assert all(value >= 0 for value in row.values() if isinstance(value, float))
+
+
+def test_photographs_are_measured_at_their_edges(tmp_path: Path) -> None:
+    for name in ("a/1.png", "a/2.png", "b/1.png", "b/2.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(np.random.default_rng(0).integers(0, 255, (96, 96, 3), dtype=np.uint8)).save(tmp_path / name)
+    records = list(SUITES["boundary"](["proportion", "leakage"], replace(BRIEF, images=tmp_path)))
+    mirror = [
+        row["coefficients"] for stem, row in records if stem.endswith("proportion") and row["boundary"] == "mirror"
+    ]
+    assert max(mirror) < 1e-11  # exact; a canvas is not
+    assert len(records) == 8 + 10
+
+
+@pytest.mark.gpu
+def test_a_baseline_is_timed_as_a_graph() -> None:
+    settings = Settings(torch.device("cuda"), batch=2, repeats=1)
+    ((_, row),) = SUITES["baselines"](["cnn-small"], settings)
+    assert 0 < row["graphed_ms"] < 10 * row["step_ms"]
+
+
+def test_both_routes_of_a_transform_agree_and_the_limits_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(transform.FFT_FROM)
+    monkeypatch.setattr(transforms, "SIZES", (12,))
+    for stem, row in SUITES["transforms"]([], BRIEF):
+        assert stem in ("transforms-cpu", "nested-cpu")
+        assert row["difference"] < 1e-5
+    assert before == transform.FFT_FROM
 
 
 def test_the_work_of_other_processes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +262,16 @@ def test_quick_runs_leave_out_what_is_slow() -> None:
     assert 0 < len(quick) < len(choose_cases([], "cpu"))
     assert {peer for case in quick for peer in case.peers} == {"cnn", "cnn-no-norm", "naive-fft"}
     assert [case.name for case in choose_cases(["size-384"], "cpu", quick=True)] == ["size-384"]  # asked for by name
+
+
+def test_the_command_runs_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bench", "baselines", "cnn-small", "--device", "cpu", "--batch", "2", "--repeats", "1"]
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
+    with (tmp_path / "baselines-cpu.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert row["model"] == "cnn-small"
+    assert row["device"] == about(CPU)["device"]
+    assert f"{float(row['step_ms']):.3g}" in capsys.readouterr().out
 
 
 def test_the_command_measures_a_case(
@@ -213,7 +292,9 @@ def test_the_command_measures_a_case(
         (["mnist-trian-16"], "unknown case 'mnist-trian-16': did you mean 'mnist-train-16'?"),
         (["qqq"], "choose one of"),
         (["--device", "tpu"], "neither cpu nor cuda"),
-        (["--precision", "low"], "neither highest nor high"),
+        (["--precision", "low"], "neither highest, high nor bfloat16"),
+        (["baselines", "cnn-smal"], "unknown case 'cnn-smal': did you mean 'cnn-small'?"),
+        (["limits", "shifts"], "did you mean 'shift'?"),
         (["--out", __file__], "is a file"),
     ],
 )

@@ -39,7 +39,7 @@ LAUNCH: dict[str, dict[str, int]] = {
     "forward": {"TILES": 4, "num_warps": 4},
     "backward": {"TILES": 4, "num_warps": 4},
 }
-"""Tiles per program and warps; measured by ``benchmarks/``."""
+"""Tiles per program and warps; measured by ``fourierscale bench``."""
 
 
 @triton.jit

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
 
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import Grid
+from fourierscale.lab.bench.suites import Precision, chosen
 from fourierscale.models import model_info
-from fourierscale.nn.checks import nearest
 
-__all__ = ["PAIR", "SWEEPS", "Case", "Precision", "choose_cases", "list_cases", "spaced"]
-
-Precision: TypeAlias = Literal["highest", "high", "bfloat16"]
-"""Of products: float32 as ``torch.set_float32_matmul_precision`` takes it, or bfloat16 through autocast."""
+__all__ = ["PAIR", "SWEEPS", "Case", "choose_cases", "list_cases", "spaced"]
 
 PAIR = "pair"
 """Name of the model that is one Fourier layer and one nested activation."""
@@ -102,10 +98,7 @@ def choose_cases(names: Sequence[str], device: str, quick: bool = False) -> list
     ['size-28', 'channels-8', 'channels-16', 'channels-32', 'channels-64']
     """
     known = list_cases(device)
-    every = sorted({case.name for case in known} | {case.group for case in known})
-    for name in names:
-        if name not in every:
-            raise ValueError(f"unknown case {name!r}: {nearest(name, every)}")
+    chosen(names, {name: name for case in known for name in (case.name, case.group)})  # a name that is unknown is told
     wanted = [case for case in known if not names or case.name in names or case.group in names]
     if not quick:
         return wanted

@@ -30,29 +30,29 @@ from fourierscale.lab.bench.contestants import build_ours
 from fourierscale.models import ScaleHead
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
-__all__ = ["Work", "cost"]
+__all__ = ["StepCost", "step_cost"]
 
 
 @dataclass(frozen=True)
-class Work:
+class StepCost:
     """Floating point operations, and bytes that have to be moved."""
 
     flops: int
     bytes: int
 
-    def __add__(self, other: Work) -> Work:
-        return Work(self.flops + other.flops, self.bytes + other.bytes)
+    def __add__(self, other: StepCost) -> StepCost:
+        return StepCost(self.flops + other.flops, self.bytes + other.bytes)
 
     def seconds(self, flops_per_second: float, bytes_per_second: float) -> float:
         """The floor: the time that the slower of computing and moving takes at these rates."""
         return max(self.flops / flops_per_second, self.bytes / bytes_per_second)
 
 
-def cost(case: Case, device: str = "cpu") -> Work:
+def step_cost(case: Case, device: str = "cpu") -> StepCost:
     """Work of one step of ours.
 
     >>> from fourierscale.lab.bench import list_cases
-    >>> step = cost(list_cases("cpu")[0])
+    >>> step = step_cost(list_cases("cpu")[0])
     >>> step.flops > 10**9 and step.bytes > 10**7
     True
     """
@@ -68,16 +68,16 @@ def cost(case: Case, device: str = "cpu") -> Work:
                 module.register_forward_pre_hook(remember)
         side = grids(bands((case.size,)))[0] if case.model == PAIR else case.size
         model(torch.empty(1, case.channels, side, side))
-    total = Work(0, 0)
+    total = StepCost(0, 0)
     if case.model != PAIR:
         k = band(case.size)
-        total += Work(case.batch * case.channels * _image((case.size,) * 2, (k, k), device), 0)
+        total += StepCost(case.batch * case.channels * _image((case.size,) * 2, (k, k), device), 0)
     for module, x in seen:
         total += _layer(module, x, case, device)
     return total
 
 
-def _layer(module: nn.Module, x: Tensor, case: Case, device: str) -> Work:
+def _layer(module: nn.Module, x: Tensor, case: Case, device: str) -> StepCost:
     if isinstance(module, LocalFourierConv2d):
         work, weights = _conv(module, x, case)
         output = module.out_channels * x.shape[-2] * x.shape[-1]
@@ -92,7 +92,7 @@ def _layer(module: nn.Module, x: Tensor, case: Case, device: str) -> Work:
     numbers = case.batch * (x.numel() + output) + weights
     if case.train:
         numbers += case.batch * (2 * x.numel() + output) + weights
-    return Work(work, numbers * (2 if case.precision == "bfloat16" else 4))
+    return StepCost(work, numbers * (2 if case.precision == "bfloat16" else 4))
 
 
 def _conv(layer: LocalFourierConv2d, x: Tensor, case: Case) -> tuple[int, int]:

@@ -1,21 +1,16 @@
-"""Times, memory and errors of the contestants of a case, and what the device can do at best.
-
-The repeats of a case and its peers are interleaved: whatever else the machine does hits all of them alike.
-"""
+"""Times, memory and errors of the contestants of a case, and what the device can do at best."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import json
-import math
 import os
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +18,17 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.kernels import backend
-from fourierscale.lab.bench.cases import PAIR, Case, Precision
+from fourierscale.lab.bench.cases import PAIR, Case
 from fourierscale.lab.bench.contestants import BACKENDS, Contestant, make_contestants
-from fourierscale.lab.bench.cost import cost
+from fourierscale.lab.bench.cost import step_cost
+from fourierscale.lab.bench.suites import Job, Precision, Settings, times
 from fourierscale.training.graphs import GraphedTraining
 
-__all__ = ["Ceilings", "Row", "measure_case", "measure_ceilings", "precision_of_products"]
-
-Step = Callable[[], object]
+__all__ = ["Ceilings", "Timing", "measure_case", "measure_ceilings", "precision_of_products"]
 
 
 @dataclass(frozen=True)
-class Row:
+class Timing:
     """What was measured of one contestant in a case; ``None`` where something does not apply."""
 
     case: str
@@ -93,95 +87,73 @@ def measure_ceilings(device: torch.device, precision: Precision, side: int | Non
     with precision_of_products(precision):
         a, b = torch.randn(2, n, n, device=device, dtype=dtype)
         output = torch.empty_like(a)
-        product = min(_times([lambda: torch.mm(a, b, out=output)], device, 0.2, 5)[0])
+        product = min(times([lambda: torch.mm(a, b, out=output)], device, 0.2, 5)[0])
         source = torch.zeros(16 * n * n, device=device)
         target = torch.empty_like(source)
-        copying = min(_times([lambda: target.copy_(source)], device, 0.2, 5)[0])
+        copying = min(times([lambda: target.copy_(source)], device, 0.2, 5)[0])
     return Ceilings(2 * n**3 / product, 2 * source.nbytes / copying)
 
 
-def measure_case(
-    case: Case,
-    device: torch.device,
-    precision: Precision = "highest",
-    seconds: float = 2.0,
-    least: int = 5,
-    ceilings: Ceilings | None = None,
-) -> list[Row]:
+def measure_case(case: Case, settings: Settings, ceilings: Ceilings | None = None) -> list[Timing]:
     """Measure ours and its peers.
 
     Args:
         case: What to measure.
-        device: Where.
-        precision: Of products, where the case does not say.
-        seconds: About how long the repeats may take together.
-        least: Repeats at least.
+        settings: How.
         ceilings: For the floor.
 
     Returns:
         A row for each contestant, ours first.
     """
-    precision = case.precision or precision
-    with precision_of_products(precision):
+    case, device = replace(case, precision=case.precision or settings.precision), settings.device
+    jobs: dict[str, Job] = {}
+    peaks: dict[str, float] = {}
+    errors: dict[str, float] = {}
+    with precision_of_products(case.precision or "highest"):
         contestants = make_contestants(case, device)
-        names: list[str] = []
-        steps: list[Step] = []
-        peaks: list[float | None] = []
-        errors: list[float] = []
         for contestant in contestants:
-            step = _step(contestant, case, contestant.model)
-            step()
-            errors.append(_error(contestant, case))
-            names.append(contestant.name)
-            peaks.append(_peak(contestant, step))
-            steps.append(step)
-        if device.type == "cuda":
-            for contestant, error in zip(contestants, list(errors), strict=True):
-                if contestant.name in case.graphed:
-                    names.append(f"{contestant.name} graphed")
-                    steps.append(_graphed(contestant, case))
-                    steps[-1]()
-                    peaks.append(None)
-                    errors.append(error)
-        times = _times(steps, device, seconds, least)
-    rows = []
-    work = cost(case, device.type)
-    ours = names[0]
-    for name, own, peak, error in zip(names, times, peaks, errors, strict=True):
-        alike = f"{ours} graphed" if name.endswith(" graphed") else ours  # both as CUDA graphs, or neither
-        beside = times[names.index(alike if alike in names else ours)]
+            jobs[contestant.name] = job = _step(contestant, case, contestant.model)
+            job()
+            errors[contestant.name] = _error(contestant, case)
+            peaks[contestant.name] = _peak(contestant, job) / 2**20
+        for contestant in contestants:
+            if device.type == "cuda" and contestant.name in case.graphed:
+                jobs[f"{contestant.name} graphed"] = _graphed(contestant, case)
+        budget = 0.3 if settings.quick else 1.0 if device.type == "cuda" else 4.0
+        taken = dict(zip(jobs, settings.times(list(jobs.values()), budget), strict=True))
+    work = step_cost(case, device.type)
+    floor = None if ceilings is None else 1e3 * work.seconds(ceilings.flops_per_second, ceilings.bytes_per_second)
+    timings = []
+    for name, own in taken.items():
+        plain, *graphed = name.split()
+        beside = taken["ours graphed" if graphed and "ours graphed" in taken else "ours"]  # both as graphs, or neither
         low, middle, high = (1e3 * t for t in statistics.quantiles(own, n=4, method="inclusive"))
-        floor = None if ceilings is None else 1e3 * work.seconds(ceilings.flops_per_second, ceilings.bytes_per_second)
-        is_ours = name.split()[0] in BACKENDS
-        rows.append(
-            Row(
-                case=case.name,
-                contestant=name,
-                model=case.model,
-                size=case.size,
-                batch=case.batch,
-                channels=case.channels,
-                levels=case.levels,
-                mode="train" if case.train else "inference",
-                grid=case.grid,
-                precision=precision,
-                median_ms=middle,
-                quartile1_ms=low,
-                quartile3_ms=high,
-                repeats=len(own),
-                ours_ratio=statistics.median(a / b for a, b in zip(beside, own, strict=True)),
-                peak_mib=None if peak is None else peak / 2**20,
-                error=error,
-                gflop=work.flops / 1e9 if is_ours else None,
-                mbyte=work.bytes / 1e6 if is_ours else None,
-                floor_ms=floor if is_ours else None,
-                times_floor=middle / floor if is_ours and floor else None,
-            )
+        modelled = (work.flops / 1e9, work.bytes / 1e6, floor, None if floor is None else middle / floor)
+        timing = Timing(
+            case.name,
+            name,
+            case.model,
+            case.size,
+            case.batch,
+            case.channels,
+            case.levels,
+            "train" if case.train else "inference",
+            case.grid,
+            case.precision or "highest",
+            middle,
+            low,
+            high,
+            len(own),
+            statistics.median(a / b for a, b in zip(beside, own, strict=True)),
+            None if graphed else peaks[plain],
+            errors[plain],
+            *(modelled if plain in BACKENDS else (None, None, None, None)),
         )
-    return rows
+        timings.append(timing)
+    return timings
 
 
-def _step(contestant: Contestant, case: Case, forward: Callable[[Tensor], Tensor]) -> Step:
+def _step(contestant: Contestant, case: Case, forward: Callable[[Tensor], Tensor]) -> Job:
     """One training step without the optimizer, or one forward pass for inference."""
     model, x = contestant.model, contestant.x
 
@@ -211,7 +183,7 @@ def _step(contestant: Contestant, case: Case, forward: Callable[[Tensor], Tensor
     return train
 
 
-def _graphed(contestant: Contestant, case: Case) -> Step:
+def _graphed(contestant: Contestant, case: Case) -> Job:
     """The same step with its passes replayed as CUDA graphs."""
     if case.train:
         return _step(contestant, case, GraphedTraining(contestant.model))
@@ -244,7 +216,7 @@ def _error(contestant: Contestant, case: Case) -> float:
     return float((y.to(exact.dtype) - exact).norm() / exact.norm())
 
 
-def _peak(contestant: Contestant, step: Step) -> float:
+def _peak(contestant: Contestant, step: Job) -> float:
     """Most bytes that were allocated at a time during a step, beyond those before it and those that layers keep."""
     step()  # the model may have been switched to evaluation since its last step, which forgets what layers keep
     contestant.model.zero_grad(set_to_none=True)
@@ -277,34 +249,3 @@ def _silent() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _times(steps: Sequence[Step], device: torch.device, seconds: float, least: int) -> list[list[float]]:
-    """Seconds of each step, measured in turns; very short steps are run several times and divided.
-
-    Args:
-        steps: Already warm.
-        device: Where they run.
-        seconds: About how long all of it may take.
-        least: Repeats at least.
-    """
-    once = [max(_seconds(step, device, 1), 1e-7) for step in steps]
-    counts = [max(1, min(20, math.ceil(2e-3 / t))) for t in once]
-    round_seconds = sum(t * count for t, count in zip(once, counts, strict=True))
-    repeats = max(least, min(50, math.floor(seconds / round_seconds)))
-    times: list[list[float]] = [[] for _ in steps]
-    for _ in range(repeats):
-        for own, step, count in zip(times, steps, counts, strict=True):
-            own.append(_seconds(step, device, count))
-    return times
-
-
-def _seconds(step: Step, device: torch.device, count: int) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    start = time.perf_counter()
-    for _ in range(count):
-        step()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter() - start) / count
