@@ -8,27 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.functional.enlarging import enlarge_to
-from fourierscale.models import create_model, model_info
+from fourierscale.models import create_model, list_models, model_info
 
-SMALL: dict[str, dict[str, Any]] = {
-    "cnn-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "per-resolution-cnn-mnist": {"widths": (2, 3, 4), "hidden": 8},
-    "si-convnet-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "ss-cnn-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "fourier-cnn-mnist": {"widths": (3, 4), "hidden": 8},
-    "sesn-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "sesn-vector-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "dss-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "dss-vector-mnist": {"widths": (3, 4, 5), "hidden": 8},
-    "disco-mnist": {"widths": (2, 3, 4), "hidden": 8},
-    "wrn-stl10": {"widths": (2, 3, 4, 5)},
-    "si-convnet-stl10": {"widths": (2, 3, 4, 5)},
-    "ss-cnn-stl10": {"widths": (2, 3, 4, 5)},
-    "sesn-stl10": {"widths": (2, 3, 4, 5)},
-    "dss-stl10": {"widths": (2, 4, 4, 6)},  # with a common divisor, or shortcuts begin with nothing random
-    "disco-stl10": {"widths": (2, 3, 4, 5)},
-    "fourier-cnn-stl10": {"widths": (3, 3, 4, 4, 5, 5), "stem": 2, "hidden": 8},
-}
+SMALL = {name: dict(model_info(name).small) for name in list_models() if model_info(name).small}
 DIGITS = [name for name in SMALL if name.endswith("mnist")]
 PHOTOS = [name for name in SMALL if name.endswith("stl10")]
 

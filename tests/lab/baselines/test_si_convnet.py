@@ -4,7 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourierscale.lab.baselines.si_convnet import MNIST_SCALES, STL10_SCALES, ScaleInvariantConv2d, resize_matrix
+from fourierscale.lab.baselines.si_convnet import ScaleInvariantConv2d, resize_matrix
+from fourierscale.models import model_info
+
+MNIST_SCALES = model_info("si-convnet-mnist").default("scales")
+STL10_SCALES = model_info("si-convnet-stl10").default("scales")
 
 
 def resize(x, scale):

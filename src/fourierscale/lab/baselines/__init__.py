@@ -1,8 +1,12 @@
-"""The networks that the paper compares with, one file each, in two common frames.
+"""The networks that the paper compares with, one file each, most of them in one of two common frames.
 
-Importing a file registers its models; nothing is built until ``create_model`` is called.
+Importing this package imports its files, and with them registers their models, so a file put into this folder is a new
+baseline. Nothing is built until ``create_model`` is called.
 """
 
-from fourierscale.lab.baselines import cnn, disco, dss, fourier_cnn, per_resolution, sesn, si_convnet, small, ss_cnn
+import importlib
+import pkgutil
 
-__all__ = ["cnn", "disco", "dss", "fourier_cnn", "per_resolution", "sesn", "si_convnet", "small", "ss_cnn"]
+for _file in pkgutil.iter_modules(__path__):
+    if not _file.ispkg:
+        importlib.import_module(f"{__name__}.{_file.name}")

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.same_conv import same_conv2d
 from fourierscale.lab.baselines.scale_space import GaussianLift
 from fourierscale.lab.baselines.scales import split_scales, stack_scales
-from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import choice, positive
 
 __all__ = ["DilatedScaleConv2d", "DssInit", "build_dss_mnist", "build_dss_stl10"]
@@ -108,65 +107,37 @@ class DilatedScaleConv2d(nn.Module):
         )
 
 
-def build_dss_mnist(
-    in_channels: int = 1,
-    classes: int = 10,
-    widths: Sequence[int] = (32, 63, 95),
-    hidden: int = 256,
-    dropout: float = 0.7,
-    vector: bool = False,
-    scales: int = 2,
-    zero_scale: float = 0.25,
-) -> MnistFrame:
+def build_dss_mnist(vector: bool = False, scales: int = 2, zero_scale: float = 0.25, **frame: Any) -> MnistFrame:
     """DSS for digits: 7x7 kernels at two scales.
 
     Args:
-        in_channels: Channels of the image.
-        classes: Number of classes.
-        widths: Channels of the stages.
-        hidden: Width of the MLP.
-        dropout: Dropout behind the hidden layer.
         vector: Whether the image is lifted once and the scale axis kept to the head; else each stage lifts, and takes
             the maximum.
         scales: How many.
         zero_scale: The blur of an image, in samples.
+        frame: Options of :class:`MnistFrame`.
     """
 
     def conv(inputs: int, outputs: int, stage: int) -> nn.Module:
         layer = DilatedScaleConv2d(inputs, outputs, 7, scales)
         return layer if vector else nn.Sequential(GaussianLift(scales, zero_scale), layer)
 
-    return MnistFrame(
-        conv,
-        in_channels,
-        classes,
-        widths,
-        hidden,
-        dropout,
-        keep_scales=(vector, vector, vector),
-        door=GaussianLift(scales, zero_scale) if vector else None,
-    )
+    door = GaussianLift(scales, zero_scale) if vector else None
+    return MnistFrame(conv, keep_scales=(vector, vector, vector), door=door, **frame)
 
 
 def build_dss_stl10(
-    in_channels: int = 3,
-    classes: int = 10,
-    widths: Sequence[int] = (16, 128, 240, 512),
-    dropout: float = 0.3,
-    scales: int = 4,
-    zero_scale: float = 0.5,
+    widths: Sequence[int] = (16, 128, 240, 512), scales: int = 4, zero_scale: float = 0.5, **frame: Any
 ) -> WideResNet:
     """DSS for photographs: a wide residual net whose groups 1 and 2 begin with kernels over two neighbouring scales.
 
     So four scales become three and then two.
 
     Args:
-        in_channels: Channels of the image.
-        classes: Number of classes.
         widths: Channels of the stem and of the three groups.
-        dropout: Dropout in the blocks.
         scales: How many at the door, three or more.
         zero_scale: The blur of an image, in samples.
+        frame: Options of :class:`WideResNet`.
     """
     if scales < 3:
         raise ValueError(f"two layers end with one scale fewer, so the net needs at least 3 scales, got {scales}")
@@ -179,41 +150,25 @@ def build_dss_stl10(
     def shortcut(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
         return DilatedScaleConv2d(inputs, outputs, 1, left[place.group], 1, stride, init="delta")
 
-    door = GaussianLift(scales, zero_scale)
-    return WideResNet(in_channels, classes, widths, dropout, conv=conv, shortcut=shortcut, door=door)
+    return WideResNet(widths=widths, conv=conv, shortcut=shortcut, door=GaussianLift(scales, zero_scale), **frame)
 
 
-register(
-    ModelInfo(
-        name="dss-mnist",
-        build=build_dss_mnist,
-        description="lift to two blurs and dilated kernels, maximum over scales in each stage",
-        recipe="mnist-baseline",
-        enlarge="zero",
-        enlarge_size=28,
-        citation=CITATION,
-    )
+register_in_frame(
+    "dss-mnist",
+    build_dss_mnist,
+    "lift to two blurs and dilated kernels, maximum over scales in each stage",
+    CITATION,
 )
-register(
-    ModelInfo(
-        name="dss-vector-mnist",
-        build=build_dss_mnist,
-        defaults={"vector": True},
-        description="one lift to two blurs, dilated kernels, scales kept to the head",
-        recipe="mnist-baseline",
-        enlarge="zero",
-        enlarge_size=28,
-        citation=CITATION,
-    )
+register_in_frame(
+    "dss-vector-mnist",
+    build_dss_mnist,
+    "one lift to two blurs, dilated kernels, scales kept to the head",
+    CITATION,
+    vector=True,
 )
-register(
-    ModelInfo(
-        name="dss-stl10",
-        build=build_dss_stl10,
-        description="the wide residual net over four blurs, with dilated kernels",
-        recipe="stl10-baseline",
-        enlarge="zero",
-        enlarge_size=96,
-        citation=CITATION,
-    )
+register_in_frame(
+    "dss-stl10",
+    build_dss_stl10,
+    "the wide residual net over four blurs, with dilated kernels",
+    CITATION,
 )

@@ -117,10 +117,9 @@ register(
         build=FourierCNN,
         description="four global Fourier layers at native resolution, ReLU on the image's own grid",
         recipe="mnist-fourier-cnn",
+        small={"widths": (3, 4), "hidden": 8},
         citation=CITATION,
-    )
-)
-register(
+    ),
     ModelInfo(
         name="fourier-cnn-stl10",
         build=FourierCNN,
@@ -134,6 +133,7 @@ register(
         },
         description="six global Fourier layers at native resolution, two poolings",
         recipe="stl10-fourier-cnn",
+        small={"widths": (3, 3, 4, 4, 5, 5), "stem": 2, "hidden": 8},
         citation=CITATION,
-    )
+    ),
 )

@@ -1,4 +1,4 @@
-"""What the baselines share: a three-stage net for digits, a wide residual net for photographs.
+"""What the baselines share: a three-stage net for digits, a wide residual net for photographs, and their registration.
 
 A frame is given what makes a baseline different, above all its convolution, and does the rest. Features are images
 ``(B, C, H, W)``, or have a scale axis, ``(B, C, S, H, W)``; the frame takes the maximum over it where it has to end.
@@ -6,15 +6,18 @@ A frame is given what makes a baseline different, above all its convolution, and
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.norms import norm_relu
 from fourierscale.lab.baselines.scales import ScaleBatchNorm2d, each_map, max_over_scales
+from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
 
@@ -272,3 +275,43 @@ class _Block(nn.Module):
         inner = norm_relu(self.norms[1], self.convs[0](active), self.dropout)
         summed: Tensor = self.convs[1](inner) + other
         return summed
+
+
+FRAMES: dict[str, tuple[type[nn.Module], int, dict[str, Any]]] = {
+    "mnist": (MnistFrame, SIDE, {"widths": (3, 4, 5), "hidden": 8}),
+    "stl10": (WideResNet, 96, {"widths": (2, 4, 4, 6)}),  # widths with common divisors, for "delta" weights of DSS
+}
+"""By the end of a model's name: its frame, the size of its images, and what makes it small enough for a test."""
+
+
+def register_in_frame(
+    name: str, build: Callable[..., nn.Module], description: str, citation: str, **defaults: Any
+) -> None:
+    """Register a baseline that is built in one of the frames.
+
+    Args:
+        name: Ends in ``-mnist`` or ``-stl10``, which decides the frame, the recipe and the size of padded images.
+        build: Takes options of its own, and those of the frame as ``**frame``.
+        description: One line for lists.
+        citation: Whom to cite.
+        defaults: Options that differ from those of ``build``.
+    """
+    data = name.rpartition("-")[2]
+    frame, size, small = FRAMES[data]
+    every = [*inspect.signature(frame).parameters.values(), *inspect.signature(build).parameters.values()]
+    options = {p.name: p for p in every if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is not p.empty}
+    flat = functools.wraps(build)(lambda **given: build(**given))
+    flat.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+    register(
+        ModelInfo(
+            name=name,
+            build=flat,
+            description=description,
+            recipe=f"{data}-baseline",
+            defaults=defaults,
+            small=small,
+            enlarge="zero",
+            enlarge_size=size,
+            citation=citation,
+        )
+    )

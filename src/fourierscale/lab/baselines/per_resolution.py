@@ -59,7 +59,12 @@ class PerResolutionCNN(nn.Module):
         self.in_channels = in_channels
         self.background = background
         self.cnns = nn.ModuleDict(
-            {str(n): build_cnn_mnist(in_channels, classes, widths, hidden, dropout) for n in sizes}
+            {
+                str(n): build_cnn_mnist(
+                    in_channels=in_channels, classes=classes, widths=widths, hidden=hidden, dropout=dropout
+                )
+                for n in sizes
+            }
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,5 +103,6 @@ register(
         build=PerResolutionCNN,
         description="a CNN of its own for each resolution of 8 to 28 pixels",
         recipe="mnist-baseline",
+        small={"widths": (2, 3, 4), "hidden": 8},
     )
 )

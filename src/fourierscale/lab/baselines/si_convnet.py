@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale.functional.constants import constant
-from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.half import halved
 from fourierscale.lab.baselines.scales import max_over_scales, stack_scales
 from fourierscale.lab.baselines.separable import times_each
-from fourierscale.models.registry import ModelInfo, register
 
-MNIST_SCALES = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33)
-STL10_SCALES = (0.5, 1.0, 2.0)
 CITATION = "Kanazawa et al., Locally Scale-Invariant Convolutional Neural Networks, 2014"
 
 
@@ -101,55 +99,30 @@ def resize_matrix(n: int, size: int) -> Tensor:
 
 
 def build_si_convnet_mnist(
-    in_channels: int = 1,
-    classes: int = 10,
-    widths: Sequence[int] = (32, 63, 95),
-    scales: Sequence[float] = MNIST_SCALES,
-    hidden: int = 256,
-    dropout: float = 0.7,
+    scales: Sequence[float] = (0.3, 0.45, 0.67, 1.0, 1.49, 2.23, 3.33), **frame: Any
 ) -> MnistFrame:
     """The frame for digits with :class:`ScaleInvariantConv2d` of 7x7 taps."""
-
-    def conv(inputs: int, outputs: int, stage: int) -> nn.Module:
-        return ScaleInvariantConv2d(inputs, outputs, 7, scales)
-
-    return MnistFrame(conv, in_channels, classes, widths, hidden, dropout)
+    return MnistFrame(lambda inputs, outputs, stage: ScaleInvariantConv2d(inputs, outputs, 7, scales), **frame)
 
 
-def build_si_convnet_stl10(
-    in_channels: int = 3,
-    classes: int = 10,
-    widths: Sequence[int] = (16, 128, 256, 512),
-    scales: Sequence[float] = STL10_SCALES,
-    dropout: float = 0.3,
-) -> WideResNet:
+def build_si_convnet_stl10(scales: Sequence[float] = (0.5, 1.0, 2.0), **frame: Any) -> WideResNet:
     """The wide residual net with :class:`ScaleInvariantConv2d` for every 3x3; shortcuts stay plain."""
 
     def conv(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
         return ScaleInvariantConv2d(inputs, outputs, 3, scales, stride, bias=False)
 
-    return WideResNet(in_channels, classes, widths, dropout, conv=conv)
+    return WideResNet(conv=conv, **frame)
 
 
-register(
-    ModelInfo(
-        name="si-convnet-mnist",
-        build=build_si_convnet_mnist,
-        description="each layer on its input at seven scales, maximum of the responses",
-        recipe="mnist-baseline",
-        enlarge="zero",
-        enlarge_size=28,
-        citation=CITATION,
-    )
+register_in_frame(
+    "si-convnet-mnist",
+    build_si_convnet_mnist,
+    "each layer on its input at seven scales, maximum of the responses",
+    CITATION,
 )
-register(
-    ModelInfo(
-        name="si-convnet-stl10",
-        build=build_si_convnet_stl10,
-        description="the wide residual net, each 3x3 on its input at three scales",
-        recipe="stl10-baseline",
-        enlarge="zero",
-        enlarge_size=96,
-        citation=CITATION,
-    )
+register_in_frame(
+    "si-convnet-stl10",
+    build_si_convnet_stl10,
+    "the wide residual net, each 3x3 on its input at three scales",
+    CITATION,
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet
+from fourierscale.lab.baselines.fixed import add_fixed
+from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.same_conv import same_conv2d
-from fourierscale.models.registry import ModelInfo, register
 
 ANGLES = 9
 ANGULAR_STD = math.pi / 16
@@ -103,10 +104,9 @@ class SteerableConv2d(nn.Module):
         bound = math.sqrt(2 / (ANGLES * in_channels * out_channels))
         nn.init.uniform_(self.weight, -bound, bound)
         with torch.device("cpu"):
-            waves, steering, windows = _constants(reference, self.sizes, orders)
-        self.register_buffer("waves", waves.to(self.weight), persistent=False)
-        self.register_buffer("steering", steering.to(self.weight), persistent=False)
-        self.register_buffer("windows", windows.to(self.weight), persistent=False)
+            constants = _constants(reference, self.sizes, orders)
+        for name, tensor in zip(("waves", "steering", "windows"), constants, strict=True):
+            add_fixed(self, name, tensor)
 
     def filters(self) -> Tensor:
         """The filter at each size, zeros around: ``(sizes, out, in, largest, largest)``."""
@@ -146,57 +146,42 @@ def _constants(reference: int, sizes: Sequence[int], orders: Sequence[float]) ->
 
 
 def build_ss_cnn_mnist(
-    in_channels: int = 1,
-    classes: int = 10,
     widths: Sequence[int] = (30, 60, 90),
     sizes: Sequence[int] = (5, 7, 9, 11, 13),
     orders: Sequence[float] = (0.5, 1.0, 2.0),
-    hidden: int = 256,
-    dropout: float = 0.7,
+    **frame: Any,
 ) -> MnistFrame:
     """The frame for digits with :class:`SteerableConv2d`; the MLP's first layer has a bias here."""
 
     def conv(inputs: int, outputs: int, stage: int) -> nn.Module:
         return SteerableConv2d(inputs, outputs, 11, sizes, orders)
 
-    return MnistFrame(conv, in_channels, classes, widths, hidden, dropout, head_bias=True)
+    return MnistFrame(conv, widths=widths, head_bias=True, **frame)
 
 
 def build_ss_cnn_stl10(
-    in_channels: int = 3,
-    classes: int = 10,
     widths: Sequence[int] = (11, 88, 176, 352),
     sizes: Sequence[int] = (3, 5, 7),
     orders: Sequence[float] = (1.0,),
-    dropout: float = 0.3,
+    **frame: Any,
 ) -> WideResNet:
     """The wide residual net with :class:`SteerableConv2d`, whose ``sizes`` only the stem has; blocks have size 3."""
 
     def conv(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
         return SteerableConv2d(inputs, outputs, 3, sizes if place.group == 0 else (3,), orders, stride)
 
-    return WideResNet(in_channels, classes, widths, dropout, conv=conv)
+    return WideResNet(widths=widths, conv=conv, **frame)
 
 
-register(
-    ModelInfo(
-        name="ss-cnn-mnist",
-        build=build_ss_cnn_mnist,
-        description="log-polar filters steered to five sizes, maximum of the responses",
-        recipe="mnist-baseline",
-        enlarge="zero",
-        enlarge_size=28,
-        citation=CITATION,
-    )
+register_in_frame(
+    "ss-cnn-mnist",
+    build_ss_cnn_mnist,
+    "log-polar filters steered to five sizes, maximum of the responses",
+    CITATION,
 )
-register(
-    ModelInfo(
-        name="ss-cnn-stl10",
-        build=build_ss_cnn_stl10,
-        description="the wide residual net with log-polar filters, three sizes in the stem",
-        recipe="stl10-baseline",
-        enlarge="zero",
-        enlarge_size=96,
-        citation=CITATION,
-    )
+register_in_frame(
+    "ss-cnn-stl10",
+    build_ss_cnn_stl10,
+    "the wide residual net with log-polar filters, three sizes in the stem",
+    CITATION,
 )

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.fixed import add_fixed
-from fourierscale.lab.baselines.frames import Place
+from fourierscale.lab.baselines.frames import Place, WideResNet
 from fourierscale.lab.baselines.half import halved
 from fourierscale.lab.baselines.same_conv import same_conv2d, spectrum_pays
-from fourierscale.lab.baselines.scales import each_scale, max_over_scales, split_scales, stack_scales
+from fourierscale.lab.baselines.scales import ScaleMaxPool2d, each_scale, max_over_scales, split_scales, stack_scales
 from fourierscale.lab.baselines.separable import lines_of, separable_conv2d, times_each
 from fourierscale.nn.checks import positive
 
@@ -27,8 +28,7 @@ __all__ = [
     "PixelMean",
     "PointwiseScaleConv2d",
     "ScaleConv2d",
-    "pointwise_scale_conv",
-    "residual_init",
+    "steerable_resnet",
 ]
 
 
@@ -267,14 +267,6 @@ class MaxOverScales(nn.Module):
         return max_over_scales(x)
 
 
-def residual_init(conv: nn.Module) -> nn.Module:
-    r"""Draw the weights of a convolution of the residual nets from :math:`N(0, 2 / n)`, :math:`n` per input channel."""
-    weight = conv.weight
-    assert isinstance(weight, Tensor)
-    nn.init.normal_(weight, std=math.sqrt(2 * weight.shape[1] / weight.numel()))
-    return conv
-
-
 class PointwiseScaleConv2d(nn.Conv3d):
     """A 1x1 convolution of features with scales, the same at each of them; no bias."""
 
@@ -294,6 +286,41 @@ class PointwiseScaleConv2d(nn.Conv3d):
         return same_conv2d(images, self.weight[:, :, 0], step)
 
 
-def pointwise_scale_conv(in_channels: int, out_channels: int, stride: int, place: Place) -> nn.Module:
-    """The 1x1 shortcut of features with scales."""
-    return residual_init(PointwiseScaleConv2d(in_channels, out_channels, stride))
+def steerable_resnet(
+    basis: Tensor, *, lift_again: bool = False, mix_scales: bool = False, pool: bool = False, **frame: Any
+) -> WideResNet:
+    r"""The wide residual net with kernels in a basis at several scales; the maximum is in front of the last norm.
+
+    Weights are drawn from :math:`N(0, 2 / n)`, :math:`n` per input channel.
+
+    Args:
+        basis: ``(functions, scales, size, size)``.
+        lift_again: Whether groups 2 and 3 begin with the maximum over scales and another lift.
+        mix_scales: Whether group 1 begins with kernels over two neighbouring scales.
+        pool: Whether convolutions that would stride have max pooling behind them instead.
+        frame: Options of :class:`WideResNet`.
+    """
+
+    def drawn(layer: nn.Module) -> nn.Module:
+        assert isinstance(layer.weight, Tensor)
+        nn.init.normal_(layer.weight, std=math.sqrt(2 * layer.weight.shape[1] / layer.weight.numel()))
+        return layer
+
+    def pooling(stride: int) -> nn.Module:
+        return ScaleMaxPool2d(stride) if pool and stride > 1 else nn.Identity()
+
+    def conv(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
+        step = 1 if pool else stride
+        if place.group == 0:
+            return drawn(LiftingConv2d(inputs, outputs, basis, step, bias=False))
+        if lift_again and place.entry and place.group > 1:
+            lift = drawn(LiftingConv2d(inputs, outputs, basis, step, bias=False))
+            return nn.Sequential(MaxOverScales(), lift, pooling(stride))
+        extent = 2 if mix_scales and place.entry and place.group == 1 else 1
+        return drawn(ScaleConv2d(inputs, outputs, basis, extent, step, bias=False))
+
+    def shortcut(inputs: int, outputs: int, stride: int, place: Place) -> nn.Module:
+        layer = drawn(PointwiseScaleConv2d(inputs, outputs, 1 if pool else stride))
+        return nn.Sequential(layer, pooling(stride)) if pool else layer
+
+    return WideResNet(conv=conv, shortcut=shortcut, max_before_norm=True, **frame)

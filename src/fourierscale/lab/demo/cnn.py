@@ -9,7 +9,7 @@ from torch import nn
 
 from fourierscale.data import ScaledDataset, make_loader
 from fourierscale.data.progress import ProgressCallback
-from fourierscale.lab.baselines.small import SmallCNN
+from fourierscale.lab.baselines.cnn import SmallCNN
 
 __all__ = ["SmallCNN", "train_cnn"]
 

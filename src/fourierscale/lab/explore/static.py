@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.functional.levels import Levels
-from fourierscale.lab.baselines.small import SmallCNN
+from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
 from fourierscale.models import ScaleClassifier, ScaleHead
