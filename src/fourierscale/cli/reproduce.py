@@ -22,7 +22,7 @@ from fourierscale.cli.folders import check_folder
 if TYPE_CHECKING:
     from fourierscale.lab.tables.engine import Job, Watch
     from fourierscale.lab.tables.results import Results
-    from fourierscale.lab.tables.rows import Row, Table
+    from fourierscale.lab.tables.rows import Table, TableRow
 
 __all__ = ["app"]
 
@@ -167,7 +167,7 @@ def _grid(first: str, *others: str, title: str | None = None) -> Grid:
     return grid
 
 
-def _wanted(names: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[Table, tuple[Row, ...]]]:
+def _wanted(names: Sequence[str], rows: Sequence[str] = ()) -> list[tuple[Table, tuple[TableRow, ...]]]:
     from fourierscale.lab.tables.tables import find_rows, find_tables
     from fourierscale.nn.checks import nearest
     from fourierscale.training.errors import ConfigError

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from fourierscale.data.cache import locked
-from fourierscale.lab.tables import Row, engine
+from fourierscale.lab.tables import TableRow, engine
 from fourierscale.lab.tables.engine import Job, run_all
 from fourierscale.lab.tables.results import collect, is_finished, read_results, slim, to_json
 from fourierscale.lab.tables.runs import Run, hashed_name, plan, recipe_names
@@ -45,7 +45,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_runs(digits: Path, *settings: str, seeds: Sequence[int] = (0,)) -> list[Run]:
-    row = Row("small", "small", "tiny", (*SMALL, f"data.data_dir={digits}", "data.offline=true"))
+    row = TableRow("small", "small", "tiny", (*SMALL, f"data.data_dir={digits}", "data.offline=true"))
     return plan([(TABLES["mnist-all"], [row])], seeds, settings).runs
 
 

@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-from pathlib import Path
 
 import pytest
 
-from fourierscale.lab.tables import PAPER, TABLES, Row, Table, find_rows, find_table, paper_rows
+from fourierscale.lab.tables import PAPER, TABLES, Table, TableRow, find_rows, find_table, paper_rows
 from fourierscale.lab.tables.runs import cell_key, identity, plan, recipe_key, recipe_names, resolved, row_runs
 from fourierscale.models import create_model
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError
 
-# label, row and figures, taken from the LaTeX source of the paper by a script, not by hand
-PRINTED = Path(__file__).with_name("paper_tables.csv")
-OTHER_NAMES = {"SI-CovNet": "SI-ConvNet"}  # the paper's spelling
 
-
-def printed() -> dict[str, dict[str, tuple[float | None, ...]]]:
-    tables: dict[str, dict[str, tuple[float | None, ...]]] = {}
-    with PRINTED.open(newline="") as file:
-        for label, row, *figures in list(csv.reader(file))[1:]:
-            values = tuple(None if figure == "-" else float(figure) for figure in figures)
-            tables.setdefault(label, {})[OTHER_NAMES.get(row, row)] = values
-    return tables
-
-
-def model_name(row: Row) -> str | None:
+def model_name(row: TableRow) -> str | None:
     return next((s.removeprefix("model.name=") for s in row.settings if s.startswith("model.name=")), None)
 
 
 ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
 
 
-def test_the_papers_figures_are_those_of_its_source() -> None:
-    source = printed()
-    assert {table.label: dict(table.rows) for table in PAPER.values()} == source
-    assert sum(len(rows) for rows in source.values()) == 80
-    assert all(len(values) == len(table.columns) for table in PAPER.values() for values in table.rows.values())
-
-
 def test_every_row_of_the_paper_is_a_row_of_ours() -> None:
-    for name, paper in PAPER.items():
-        table = TABLES[name]
-        assert not table.other_protocol
-        assert [column.key for column in table.columns] == list(paper.columns)
-        assert {row.paper for row in table.rows if not row.apart} == set(paper.rows)
-        for row in (row for row in table.rows if not row.apart):
-            for column in table.columns:
-                assert paper.figure(row.paper, column.key) == paper.rows[row.paper][paper.columns.index(column.key)]
+    assert sum(len(paper.rows) for paper in PAPER.values()) == 80
+    own = {table.paper.number: table for table in TABLES.values() if not table.other_protocol}
+    assert set(own) == set(PAPER)
+    for number, paper in PAPER.items():
+        assert [column.key for column in own[number].columns] == list(paper.columns)
+        assert {row.paper for row in own[number].rows if not row.apart} == set(paper.rows)
+        assert all(len(figures) == len(paper.columns) for figures in paper.rows.values())
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -151,7 +128,7 @@ def test_a_run_of_two_tables_is_run_once() -> None:
 
 def test_a_row_that_cannot_be_run_is_refused_and_others_go_on() -> None:
     table = TABLES["mnist-all"]
-    broken = Row("broken", "broken", "tiny", ("model.name=no-such-net",))
+    broken = TableRow("broken", "broken", "tiny", ("model.name=no-such-net",))
     found = plan([(table, [broken, find_rows(table, ["ours-best"])[0]])], [0])
     assert [run.name for run in found.runs] == ["mnist-all/ours-best-seed0"]
     assert list(found.refused) == ["mnist-all broken"]

@@ -15,7 +15,7 @@ from fourierscale.lab.demo.report import page_style
 from fourierscale.lab.tables.figures import Figures, shipped_figures
 from fourierscale.lab.tables.maps import layer_section, map_section, structure_section
 from fourierscale.lab.tables.results import Result, Results, read_results
-from fourierscale.lab.tables.rows import Row, Table
+from fourierscale.lab.tables.rows import Table, TableRow
 from fourierscale.lab.tables.runs import cell_key, identity
 from fourierscale.lab.tables.sections import charts, errors, how, row_class
 from fourierscale.lab.tables.structure import Structure, structures
@@ -129,7 +129,7 @@ def _grid(table: Table, cells: Sequence[Sequence[Cell]]) -> str:
     )
 
 
-def _line(table: Table, row: Row, cells: Sequence[Cell]) -> str:
+def _line(table: Table, row: TableRow, cells: Sequence[Cell]) -> str:
     seeds = sorted({len(cell.values) for cell in cells if cell.values})
     if not seeds:  # one short line: the paper's figures, and that nothing stands beside them
         figures = "".join(f"<td>{_paper(table, cell)}</td>" for cell in cells)

@@ -136,12 +136,12 @@ def slim(info: Mapping[str, Any]) -> dict[str, Any]:
     These are the fields of the config that are not at their defaults, without the folder of the images, the measures
     that pages show, in six digits, the versions, and a training curve of a few points.
     """
-    usual = Config().to_dict()
+    usual, given = Config().to_dict(), Config.from_dict(info["config"]).to_dict()
+    given["data"]["data_dir"] = None
     config = {
-        section: {name: value for name, value in fields.items() if value != usual.get(section, {}).get(name, {})}
-        for section, fields in info["config"].items()
+        section: {name: value for name, value in fields.items() if value != usual[section][name]}
+        for section, fields in given.items()
     }
-    config.get("data", {}).pop("data_dir", None)
     measured = dict(info["metrics"])
     if "accuracy_per_resolution" in measured:
         measured["accuracy_over_resolution"] = over_resolution(measured)

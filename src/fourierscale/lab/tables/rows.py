@@ -6,30 +6,14 @@ column names what is measured and may add settings of its own (fewer training im
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fourierscale.lab.tables.paper import OURS, PaperTable
 
-__all__ = [
-    "COLOUR",
-    "DIGITS",
-    "EQUIVARIANT",
-    "FOURIER",
-    "TITLES",
-    "Baseline",
-    "Column",
-    "Row",
-    "Table",
-    "baseline_rows",
-    "metric_columns",
-    "our_rows",
-    "really_downscaled",
-    "with_settings",
-]
+__all__ = ["COLOUR", "DIGITS", "EQUIVARIANT", "FOURIER", "TITLES", "Baseline", "Column", "Table", "TableRow"]
 
-SEEDS = (0, 1, 2)
-TITLES = {"accuracy": "Acc", "scale_con": "Scale-Con", "equi_err": "Equi-Err"}
+TITLES = {"accuracy": "Acc", "scale_con": "Scale-Con", "equi_err": "Equi-Err", "ece": "ECE"}
 
 
 @dataclass(frozen=True)
@@ -48,7 +32,7 @@ class Column:
 
     @property
     def metric(self) -> str:
-        """Name of the figure among a run's metrics."""
+        """The name of the figure among a run's metrics."""
         return self.key.partition("@")[0]
 
     @property
@@ -58,7 +42,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a table.
 
     Attributes:
@@ -79,9 +63,18 @@ class Row:
     changes: tuple[str, ...] = ()
     apart: bool = False
 
+    @property
+    def ours(self) -> bool:
+        """Whether the model is this library's own."""
+        return self.key.startswith("ours")
+
     def settings_in(self, column: Column) -> tuple[str, ...]:
         """Fields of the config that differ from the preset in the run behind a column."""
         return self.settings if self.apart else (*self.settings, *column.settings)
+
+    def changed(self, *settings: str, change: str = "") -> TableRow:
+        """The row with further fields of the config set, and what that changes in words."""
+        return replace(self, settings=(*self.settings, *settings), changes=(*self.changes, *filter(None, [change])))
 
 
 @dataclass(frozen=True)
@@ -92,36 +85,60 @@ class Table:
         name: What ``fourierscale reproduce run`` takes.
         title: Above the table.
         protocol: The data.
-        columns: What is measured.
-        rows: What is trained.
         paper: The printed table.
-        other_protocol: Whether the paper's figures belong to other images than ours, and are no target.
+        rows: What is trained.
+        columns: What is measured; the paper's columns if none are given.
         note: What differs from the paper in every row.
+        other_protocol: Whether the paper's figures belong to other images than ours, and are no target.
         seeds: Each row is trained with these if the user names none.
     """
 
     name: str
     title: str
     protocol: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
     paper: PaperTable
-    other_protocol: bool = False
+    rows: tuple[TableRow, ...]
+    columns: tuple[Column, ...] = ()
     note: str = ""
-    seeds: tuple[int, ...] = SEEDS
+    other_protocol: bool = False
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", tuple(Column(key, TITLES[key]) for key in self.paper.columns))
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A model of others: the paper's name for it, and the start of its names here."""
+    """A model of others.
+
+    Attributes:
+        key: The start of its names here.
+        label: In front of its rows.
+        paper: The paper's name for it; ``None`` where it has none.
+        changes: What differs from the paper, in words.
+        recipe: The end of its preset's name.
+        any_size: Whether it takes images as they are, whatever a table does to those of other models.
+    """
 
     key: str
     label: str
-    paper: str
+    paper: str | None
     changes: tuple[str, ...] = ()
+    recipe: str = "baseline"
+    any_size: bool = False
 
 
 VARIANT = ("the paper does not say which variant its row is",)
+PADDED = ("padded to 28 pixels; the paper does not say",)
+FOURIER = Baseline(
+    "fourier-cnn",
+    "Fourier CNN",
+    "Fourier CNN",
+    ("the paper gives neither widths nor head",),
+    recipe="fourier-cnn",
+    any_size=True,
+)
 EQUIVARIANT = (
     Baseline("sesn", "SESN", "SESN", VARIANT),
     Baseline("dss", "DSS", "DSS", VARIANT),
@@ -129,12 +146,9 @@ EQUIVARIANT = (
     Baseline("ss-cnn", "SS-CNN", "SS-CNN"),
     Baseline("disco", "DISCO", "DISCO"),
 )
-FOURIER = Baseline("fourier-cnn", "Fourier CNN", "Fourier CNN", ("the paper gives neither widths nor head",))
 DIGITS = (
     Baseline("cnn", "CNN", "CNN"),
-    Baseline(
-        "per-resolution-cnn", "CNN per resolution", "Per Res. CNN", ("padded to 28 pixels; the paper does not say",)
-    ),
+    Baseline("per-resolution-cnn", "CNN per resolution", "Per Res. CNN", PADDED),
     EQUIVARIANT[0],
     Baseline("sesn-vector", "SESN, vector", "SESN", VARIANT),
     *EQUIVARIANT[1:],
@@ -149,8 +163,8 @@ REAL = f"{BEST}; warps in front of the downscaling, and a second pass on images 
 
 
 def baseline_rows(
-    baselines: Sequence[Baseline], data: str, augment: str, own: Sequence[str] = (), enlarge: str | None = None
-) -> tuple[Row, ...]:
+    baselines: Iterable[Baseline], data: str, augment: str, own: Sequence[str] = (), enlarge: str | None = None
+) -> list[TableRow]:
     """Each baseline under its own recipe, then with the augmentation of our best recipe.
 
     Args:
@@ -158,45 +172,30 @@ def baseline_rows(
         data: ``"mnist"`` or ``"stl10"``, the end of the models' names and the start of their presets'.
         augment: Our augmentation.
         own: Further settings of the models' own recipe.
-        enlarge: How images reach models of one input size, if not as the models say; the Fourier CNN takes every size.
+        enlarge: How images reach models of one input size, if not as the models say.
     """
     rows = []
-    for baseline in baselines:
-        preset = f"{data}-fourier-cnn" if baseline is FOURIER else f"{data}-baseline"
-        fitted = () if enlarge is None or baseline is FOURIER else (f"data.enlarge={enlarge}",)
-        settings = (f"model.name={baseline.key}-{data}", *fitted)
-        row = Row(baseline.key, baseline.label, preset, (*settings, *own), baseline.paper, baseline.changes)
-        augmented = replace(
-            row,
-            key=f"{row.key}-augmented",
-            label=f"{row.label} + augmentation",
-            settings=(*settings, f"data.augment={augment}"),
-            changes=(*row.changes, AUGMENTED),
-        )
-        rows += [row, augmented]
-    return tuple(rows)
+    for model in baselines:
+        fitted = () if enlarge is None or model.any_size else (f"data.enlarge={enlarge}",)
+        settings = (f"model.name={model.key}-{data}", *fitted)
+        row = TableRow(model.key, model.label, f"{data}-{model.recipe}", settings, model.paper, model.changes)
+        twin = replace(row, key=f"{row.key}-augmented", label=f"{row.label} + augmentation")
+        rows += [row.changed(*own), twin.changed(f"data.augment={augment}", change=AUGMENTED)]
+    return rows
 
 
-def our_rows(data: str, end: str = "", label: str = "", settings: Sequence[str] = (), paper: str = OURS) -> list[Row]:
+def our_rows(
+    data: str, end: str = "", label: str = "", settings: Sequence[str] = (), paper: str = OURS
+) -> list[TableRow]:
     """Our model under the paper's recipe and under our best one."""
     name, told = f"ours{label}", (TAPS,) if data == "mnist" else ()
     return [
-        Row(f"ours-paper{end}", f"{name}, the paper's recipe", f"{data}-paper", tuple(settings), paper, told),
-        Row(f"ours-best{end}", f"{name}, best recipe", f"{data}-best", tuple(settings), paper, (BEST,)),
+        TableRow(f"ours-paper{end}", f"{name}, the paper's recipe", f"{data}-paper", tuple(settings), paper, told),
+        TableRow(f"ours-best{end}", f"{name}, best recipe", f"{data}-best", tuple(settings), paper, (BEST,)),
     ]
 
 
-def really_downscaled(best: Row, augment: str) -> Row:
+def really_downscaled(best: TableRow, augment: str) -> TableRow:
     """Our best recipe where downscaling is not ideal, so that a level is not what the downscaled image gives."""
     settings = (f"data.augment={augment}", "loss.weight=1", "loss.margin=4", "loss.real=1", "loss.features=1")
-    return replace(best, settings=(*best.settings, *settings), changes=(REAL,))
-
-
-def metric_columns(paper: PaperTable) -> tuple[Column, ...]:
-    """The columns that the paper prints, where each is a metric and nothing varies."""
-    return tuple(Column(key, TITLES[key]) for key in paper.columns)
-
-
-def with_settings(rows: Sequence[Row], *settings: str) -> tuple[Row, ...]:
-    """Rows with further fields of the config set in each."""
-    return tuple(replace(row, settings=(*row.settings, *settings)) for row in rows)
+    return replace(best.changed(*settings), changes=(REAL,))

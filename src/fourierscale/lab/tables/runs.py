@@ -15,7 +15,7 @@ from typing import Any
 from fourierscale.data.errors import DataError
 from fourierscale.data.protocols import FOLDER, find_protocol
 from fourierscale.data.registry import find_dataset
-from fourierscale.lab.tables.rows import Column, Row, Table
+from fourierscale.lab.tables.rows import Column, Table, TableRow
 from fourierscale.lab.tables.tables import TABLES
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config, load_config
@@ -23,8 +23,8 @@ from fourierscale.training.errors import ConfigError
 from fourierscale.training.run import resolve_model
 
 __all__ = [
-    "Plan",
     "Run",
+    "RunPlan",
     "cell_key",
     "identity",
     "plan",
@@ -90,7 +90,7 @@ class Run:
 
 
 @dataclass
-class Plan:
+class RunPlan:
     """What a user asked for: runs, each once, and rows that cannot be run, with the reason."""
 
     runs: list[Run] = field(default_factory=list)
@@ -148,8 +148,8 @@ def resolved(config: Config) -> Config:
 
 
 def plan(
-    wanted: Iterable[tuple[Table, Sequence[Row]]], seeds: Sequence[int] = (), settings: Sequence[str] = ()
-) -> Plan:
+    wanted: Iterable[tuple[Table, Sequence[TableRow]]], seeds: Sequence[int] = (), settings: Sequence[str] = ()
+) -> RunPlan:
     """The runs behind rows of tables, each once however many of them ask for it.
 
     Args:
@@ -158,7 +158,7 @@ def plan(
         settings: Fields of every config to change, as ``train --set`` takes them; a run that then computes something
             else than its row is named after its own hash.
     """
-    found, known, names = Plan(), set(), recipe_names()
+    found, known, names = RunPlan(), set(), recipe_names()
     for table, rows in wanted:
         for row in rows:
             try:
@@ -171,13 +171,13 @@ def plan(
     return found
 
 
-def run_columns(table: Table, row: Row) -> list[Column]:
+def run_columns(table: Table, row: TableRow) -> list[Column]:
     """One column for each run of a row: the first of those that it stands behind."""
     return list({row.settings_in(column): column for column in reversed(table.columns)}.values())[::-1]
 
 
 def row_runs(
-    table: Table, row: Row, seeds: Sequence[int], settings: Sequence[str], names: Mapping[str, str]
+    table: Table, row: TableRow, seeds: Sequence[int], settings: Sequence[str], names: Mapping[str, str]
 ) -> list[Run]:
     """The runs behind one row.
 
@@ -202,7 +202,7 @@ def row_runs(
     return runs
 
 
-def cell_key(row: Row, column: Column) -> str | None:
+def cell_key(row: TableRow, column: Column) -> str | None:
     """The hash of the run behind a figure; ``None`` for a row that this installation cannot train."""
     try:
         return _preset_key(row.preset, row.settings_in(column))
@@ -216,7 +216,7 @@ def _preset_key(preset: str, settings: tuple[str, ...]) -> str:
     return recipe_key(load_config(preset, settings))
 
 
-def train_command(row: Row, column: Column, seed: int, settings: Sequence[str] = ()) -> str:
+def train_command(row: TableRow, column: Column, seed: int, settings: Sequence[str] = ()) -> str:
     """What a user types to train a row alone.
 
     >>> row, column = TABLES["mnist-consistency"].rows[-2], TABLES["mnist-consistency"].columns[-1]
@@ -227,11 +227,11 @@ def train_command(row: Row, column: Column, seed: int, settings: Sequence[str] =
     return f"fourierscale train --config {row.preset}{''.join(changes)} --seed {seed}"
 
 
-def _config(row: Row, column: Column, settings: Sequence[str] = ()) -> Config:
+def _config(row: TableRow, column: Column, settings: Sequence[str] = ()) -> Config:
     return load_config(row.preset, (*row.settings_in(column), *settings))
 
 
-def _name(table: Table, row: Row, column: Column) -> str:
+def _name(table: Table, row: TableRow, column: Column) -> str:
     return f"{table.name}/{'-'.join(part for part in (row.key, column.variant) if part)}"
 
 

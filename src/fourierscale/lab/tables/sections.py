@@ -9,23 +9,27 @@ from html import escape
 from fourierscale.data.protocols import find_protocol
 from fourierscale.functional import band
 from fourierscale.lab.tables.results import Result, Results
-from fourierscale.lab.tables.rows import TITLES, Column, Row, Table
+from fourierscale.lab.tables.rows import COLOUR, DIGITS, TITLES, Column, Table, TableRow
 from fourierscale.lab.tables.runs import cell_key, run_columns, train_command
 from fourierscale.pages.charts import Scale, Series, line_chart
 
 __all__ = ["charts", "errors", "how", "row_class"]
 
-Found = tuple[Row, list[Result]]
+COLOURS = 10  # of baselines in the page's style; further ones begin again
+Found = tuple[TableRow, list[Result]]
 
 
-def row_class(row: Row) -> str:
-    """Class of a row's colour; the augmented twin of a model has the same colour, dashed.
+def row_class(row: TableRow) -> str:
+    """Class of a row's colour, by the model's place among all; its augmented twin has the same colour, dashed.
 
-    >>> row_class(Row("sesn-augmented", "SESN + augmentation", "mnist-baseline"))
-    'row-sesn dashed'
+    >>> row_class(TableRow("sesn-augmented", "SESN + augmentation", "mnist-baseline"))
+    'row-2 dashed'
     """
     key = row.key.removesuffix("-augmented")
-    return f"row-{key} dashed" if key != row.key else f"row-{key}"
+    if row.ours:
+        return "row-best" if key.startswith("ours-best") else "row-paper"
+    place = [*dict.fromkeys(model.key for model in (*DIGITS, *COLOUR))].index(key) % COLOURS
+    return f"row-{place} dashed" if key != row.key else f"row-{place}"
 
 
 def charts(table: Table, results: Results) -> str:
@@ -86,7 +90,7 @@ def how(table: Table, results: Results) -> str:
     return f'<details class="how"><summary>How each number was made</summary>{"".join(entries)}</details>'
 
 
-def _facts(row: Row, column: Column, runs: Sequence[Result]) -> str:
+def _facts(row: TableRow, column: Column, runs: Sequence[Result]) -> str:
     seeds = ", ".join(str(run.seed) for run in runs)
     seconds = ", ".join(f"{run.metrics.get('train_seconds') or 0:.0f}" for run in runs)
     first = runs[0]
@@ -123,7 +127,7 @@ def _over_levels(run: Result, table: Table) -> dict[float, float]:
 
 
 def _mean_chart(
-    found: Sequence[tuple[Row, Sequence[Mapping[float, float]]]], name: str, x_label: str, scale: Scale
+    found: Sequence[tuple[TableRow, Sequence[Mapping[float, float]]]], name: str, x_label: str, scale: Scale
 ) -> str:
     """Means over seeds, one line for each row."""
     series = []

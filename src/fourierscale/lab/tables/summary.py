@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fourierscale.lab.tables.results import Results, is_finished
-from fourierscale.lab.tables.rows import Row, Table
+from fourierscale.lab.tables.rows import Table, TableRow
 from fourierscale.lab.tables.runs import cell_key, recipe_names, row_runs
 from fourierscale.training.callbacks import read_log
 
@@ -69,7 +69,7 @@ def shown(value: float, metric: str) -> str:
     return f"{value:.2f}" if value == 0 or abs(value) >= 0.005 else f"{value:.1e}"
 
 
-def row_cells(table: Table, row: Row, results: Results) -> list[Cell]:
+def row_cells(table: Table, row: TableRow, results: Results) -> list[Cell]:
     """The figures of a row, column by column."""
     cells = []
     for column in table.columns:
@@ -91,7 +91,7 @@ class RowState:
         epochs: Epochs done and wanted of each run that was started and is not finished.
     """
 
-    row: Row
+    row: TableRow
     cells: tuple[Cell, ...]
     finished: int
     wanted: int
@@ -99,7 +99,7 @@ class RowState:
 
 
 def table_states(
-    wanted: Iterable[tuple[Table, Sequence[Row]]],
+    wanted: Iterable[tuple[Table, Sequence[TableRow]]],
     seeds: Sequence[int],
     out: str | os.PathLike[str],
     known: Results,
@@ -114,7 +114,7 @@ def table_states(
     """
     names = recipe_names()
 
-    def state(table: Table, row: Row) -> RowState:
+    def state(table: Table, row: TableRow) -> RowState:
         runs = row_runs(table, row, seeds or table.seeds, (), names)
         started, finished = [], 0
         for run in runs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from fourierscale.lab.tables.paper import PAPER
 from fourierscale.lab.tables.rows import (
@@ -13,13 +14,11 @@ from fourierscale.lab.tables.rows import (
     FOURIER,
     TITLES,
     Column,
-    Row,
     Table,
+    TableRow,
     baseline_rows,
-    metric_columns,
     our_rows,
     really_downscaled,
-    with_settings,
 )
 from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
@@ -27,172 +26,156 @@ from fourierscale.training.errors import ConfigError
 __all__ = ["TABLES", "find_rows", "find_table", "find_tables"]
 
 FEW = "eval.consistency=1000"  # images for Scale-Con of baselines, in tables that do not show it
-UNPADDED = "the paper has no such row"
-ONE_RUN = "Ours takes images as they are, so no padding can change it: one run stands in all columns."
+COUNTS = (5000, 2500, 1000)
+BLUR = "The paper says Gaussian blur; its published code runs antialiased bicubic."
 
 
-def _digits(name: str, protocol: str, paper: str, own: Sequence[str] = (), note: str = "", which: str = "") -> Table:
-    printed = PAPER[paper]
-    aliased = paper == "mnist-gaussian"
+def _digits(name: str, number: str, title: str, own: Sequence[str] = (), note: str = "") -> Table:
+    protocol = "mnist-scale" if name == "mnist-all" else name.replace("mnist", "mnist-scale")
+    aliased = number == "6"
     augment = "early-warp" if aliased else "warp"
     rows = [*baseline_rows(DIGITS, "mnist", augment, own), *our_rows("mnist")]
     if aliased:
         rows[-1] = really_downscaled(rows[-1], augment)
     if name == "mnist-all":
-        level = ("model.overrides.grid=level",)
+        own_grids = replace(rows[-2], key="ours-paper-level", label=f"{rows[-2].label}, own grids")
         told = "each level on its own grid, as the published code does it"
-        rows.insert(-1, replace(rows[-2], key="ours-paper-level", label=f"{rows[-2].label}, own grids", settings=level))
-        rows[-2] = replace(rows[-2], changes=(*rows[-2].changes, told))
-    return Table(
-        name,
-        printed.title + which,
-        protocol,
-        metric_columns(printed),
-        with_settings(rows, f"data.protocol={protocol}"),
-        printed,
-        note=note,
-    )
+        rows.insert(-1, own_grids.changed("model.overrides.grid=level", change=told))
+    rows = [row.changed(f"data.protocol={protocol}") for row in rows]
+    return Table(name, f"MNIST-scale, {title}", protocol, PAPER[number], tuple(rows), note=note)
 
 
 def _efficiency() -> Table:
-    printed = PAPER["mnist-efficiency"]
     columns = [
         Column(f"accuracy@{count}", f"Acc, {count:,} images", (f"data.protocol=mnist-scale-{count}", FEW))
-        for count in (5000, 2500, 1000)
+        for count in COUNTS
     ]
     rows = (*baseline_rows(DIGITS, "mnist", "warp"), *our_rows("mnist"))
-    return Table("mnist-efficiency", printed.title, "mnist-scale", tuple(columns), rows, printed)
+    title = "MNIST-scale, fewer training images"
+    return Table("mnist-efficiency", title, "mnist-scale", PAPER["3"], rows, tuple(columns))
 
 
 def _consistency() -> Table:
-    printed = PAPER["mnist-consistency"]
     columns = [
         Column(f"{metric}@{which}", f"{TITLES[metric]} {which}", settings)
         for which, settings in (("with", ()), ("without", ("loss.hinge=none",)))
         for metric in ("accuracy", "scale_con")
     ]
-    rows: list[Row] = []
-    for count in (5000, 2500, 1000):
+    rows: list[TableRow] = []
+    for count in COUNTS:
         settings = (f"data.protocol=mnist-scale-{count}",)
         rows += our_rows("mnist", f"-{count}", f", {count:,} images", settings, str(count))
-    return Table("mnist-consistency", printed.title, "mnist-scale", tuple(columns), tuple(rows), printed)
+    title = "MNIST-scale, with and without the consistency loss"
+    return Table("mnist-consistency", title, "mnist-scale", PAPER["5"], tuple(rows), tuple(columns))
 
 
 def _ablation() -> Table:
-    printed = PAPER["mnist-ablation"]
-    rows = [
-        *our_rows("mnist"),
-        *our_rows("mnist", "-no-local", " w/o local filter", ["model.overrides.local=false"], "Ours w/o Local Filter"),
-        *our_rows(
-            "mnist",
-            "-no-nested",
-            " w/o scale-equivariant ReLU",
-            ["model.overrides.nested=false"],
-            "Ours w/o Scale-equi. ReLU",
-        ),
-        *baseline_rows([FOURIER], "mnist", "warp"),
-    ]
-    rows = list(with_settings(rows, "data.protocol=mnist-scale"))
-    return Table("mnist-ablation", printed.title, "mnist-scale", metric_columns(printed), tuple(rows), printed)
-
-
-def _colour(name: str, protocol: str, end: str, enlarge: str | None, kind: str | None, note: str) -> Table:
-    printed = PAPER[f"stl10{end}"]
-    settings = (f"data.protocol={protocol}", *(() if kind is None else (f"data.kind={kind}",)))
-    augment = "flip-warp" if kind is None else "flip-early-warp"
-    ours = our_rows("stl10")
-    if end == "-padding":
-        ways = ("replicate", "circular", "reflect")
-        columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.enlarge={way}", FEW)) for way in ways)
-        unpadded = [replace(row, paper=None, changes=(*row.changes, UNPADDED), apart=True) for row in ours]
-        rows, note = (*baseline_rows(EQUIVARIANT, "stl10", augment), *unpadded), f"{note} {ONE_RUN}"
-    else:
-        columns = metric_columns(printed)
-        ours[-1] = ours[-1] if kind is None else really_downscaled(ours[-1], augment)
-        rows = (*baseline_rows(COLOUR, "stl10", augment, (), enlarge), *ours)
-    if protocol in EPOCHS:
-        epochs = EPOCHS[protocol][1 if end else 0]
-        rows, note = _shortened(rows, epochs), f"{note} {SHORTENED.format(epochs)}"
-    return Table(
-        f"{name}{end}",
-        printed.title.replace("STL10-scale", TITLE[protocol]),
-        protocol,
-        columns,
-        with_settings(rows, *settings),
-        printed,
-        other_protocol=protocol != "stl10-scale",
-        note=note,
+    parts = (
+        ("-no-local", " w/o local filter", "local", "Ours w/o Local Filter"),
+        ("-no-nested", " w/o scale-equivariant ReLU", "nested", "Ours w/o Scale-equi. ReLU"),
     )
+    rows = our_rows("mnist")
+    for end, label, part, paper in parts:
+        rows += our_rows("mnist", end, label, [f"model.overrides.{part}=false"], paper)
+    rows += baseline_rows([FOURIER], "mnist", "warp")
+    rows = [row.changed("data.protocol=mnist-scale") for row in rows]
+    title = "MNIST-scale, without local filter, without scale-equivariant ReLU"
+    return Table("mnist-ablation", title, "mnist-scale", PAPER["A1"], tuple(rows))
 
 
-def _shortened(rows: Sequence[Row], epochs: int) -> tuple[Row, ...]:
-    """Rows of the paper's 250 epochs as they are trained in so many, in a precision that tensor cores have."""
-    changed = []
-    for row in rows:
-        settings = [*row.settings, f"train.epochs={epochs}"]
-        if row.preset != "stl10-best":  # whose schedule has no steps
-            settings.append(f"optim.step_size={round(epochs * 100 / 250)}")
-        halved = ["train.precision=bf16", "eval.precision=bf16"]
-        settings += ["train.matmul=high"] if row.key.startswith("ours") else halved
-        changed.append(replace(row, settings=tuple(settings)))
-    return tuple(changed)
-
-
-EPOCHS = {"stl10-scale-5k": (15, 5), "imagenette-scale": (5, 3)}
-"""Of the table that the paper prints first, and of its variants."""
+SCALES_96 = "Images have 48 to 96 pixels; the paper's 97 would be an upscaling."
+COLOURS = (
+    ("stl10", "stl10-scale", "STL10-scale", SCALES_96, None),
+    (
+        "stl10-5k",
+        "stl10-scale-5k",
+        "STL10-scale of 5,000 images",
+        f"{SCALES_96} Only the 5,000 official training images, 3,500 of them for training: the paper trains on 7,000.",
+        (15, 5),
+    ),
+    (
+        "imagenette",
+        "imagenette-scale",
+        "Imagenette-scale",
+        f"{SCALES_96} Other photographs and other classes than the paper's, as many of them.",
+        (5, 3),
+    ),
+)
+"""Name, protocol, title, note, and epochs of the first table and of its variants where they are not the paper's."""
+VARIANTS = (
+    ("", "4", "ideal downscaling", None, None),
+    ("-upsample", "A2", "ideal downscaling, baselines see ideally upscaled images", "upsample", None),
+    ("-gaussian", "A3", "non-ideal downscaling, baselines see zero-padded images", None, "gaussian"),
+    (
+        "-gaussian-upsample",
+        "A4",
+        "non-ideal downscaling, baselines see ideally upscaled images",
+        "upsample",
+        "gaussian",
+    ),
+    ("-padding", "A5", "ideal downscaling, other paddings for the baselines", None, None),
+)
+"""End of the name, number in the paper, title, how images reach baselines of one size, kind of downscaling."""
 SHORTENED = (
     "{} epochs instead of the paper's 250, with the steps of the learning rate at the same shares of them, as nearly "
     "as whole epochs allow; baselines are trained in bfloat16 (mixed), and measured in it where this is said below; "
     "products of ours are in TF32 in training."
 )
-TITLE = {
-    "stl10-scale": "STL10-scale",
-    "stl10-scale-5k": "STL10-scale of 5,000 images",
-    "imagenette-scale": "Imagenette-scale",
-}
-SCALES_96 = "Images have 48 to 96 pixels; the paper's 97 would be an upscaling."
-COLOURS = (
-    ("stl10", "stl10-scale", SCALES_96),
-    (
-        "stl10-5k",
-        "stl10-scale-5k",
-        f"{SCALES_96} Only the 5,000 official training images, 3,500 of them for training: the paper trains on 7,000.",
-    ),
-    (
-        "imagenette",
-        "imagenette-scale",
-        f"{SCALES_96} Other photographs and other classes than the paper's, as many of them.",
-    ),
-)
-BLUR = "The paper says Gaussian blur; its published code runs antialiased bicubic."
+Images: TypeAlias = tuple[str, str, str, str, tuple[int, int] | None]
+Variant: TypeAlias = tuple[str, str, str, str | None, str | None]
+ONE_RUN = "Ours takes images as they are, so no padding can change it: one run stands in all columns."
 
+
+def _colour(images: Images, variant: Variant) -> Table:
+    (name, protocol, start, note, epochs), (end, number, title, enlarge, kind) = images, variant
+    augment = "flip-early-warp" if kind else "flip-warp"
+    columns: tuple[Column, ...] = ()
+    ours = our_rows("stl10")
+    if kind:
+        ours[-1], note = really_downscaled(ours[-1], augment), f"{note} {BLUR}"
+    if end == "-padding":
+        ways = ("replicate", "circular", "reflect")
+        columns = tuple(Column(f"accuracy@{way}", f"Acc, {way}", (f"data.enlarge={way}", FEW)) for way in ways)
+        ours = [replace(row, paper=None, apart=True).changed(change="the paper has no such row") for row in ours]
+        rows, note = [*baseline_rows(EQUIVARIANT, "stl10", augment), *ours], f"{note} {ONE_RUN}"
+    else:
+        rows = [*baseline_rows(COLOUR, "stl10", augment, (), enlarge), *ours]
+    if epochs:
+        length = epochs[1 if end else 0]
+        rows, note = [_shortened(row, length) for row in rows], f"{note} {SHORTENED.format(length)}"
+    settings = (f"data.protocol={protocol}", *([f"data.kind={kind}"] if kind else []))
+    return Table(
+        f"{name}{end}",
+        f"{start}, {title}",
+        protocol,
+        PAPER[number],
+        tuple(row.changed(*settings) for row in rows),
+        columns,
+        note,
+        other_protocol=epochs is not None,
+    )
+
+
+def _shortened(row: TableRow, epochs: int) -> TableRow:
+    """A row of the paper's 250 epochs as it is trained in so many, in a precision that tensor cores have."""
+    # the schedule of our best recipe has no steps
+    steps = [] if row.preset == "stl10-best" else [f"optim.step_size={round(epochs * 100 / 250)}"]
+    precision = ["train.matmul=high"] if row.ours else ["train.precision=bf16", "eval.precision=bf16"]
+    return row.changed(f"train.epochs={epochs}", *steps, *precision)
+
+
+SCALING = "Trained at 28 pixels alone. The baselines' own recipe has random scaling, as in the paper."
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        _digits("mnist-all", "mnist-scale", "mnist-all"),
-        _digits(
-            "mnist-missing",
-            "mnist-scale-missing",
-            "mnist-missing",
-            ("data.augment=scaling",),
-            "Trained at 28 pixels alone. The baselines' own recipe has random scaling, as in the paper.",
-        ),
+        _digits("mnist-all", "1", "ideal downscaling, all scales"),
+        _digits("mnist-missing", "2", "ideal downscaling, missing scales", ["data.augment=scaling"], SCALING),
         _efficiency(),
         _consistency(),
         _ablation(),
-        _digits("mnist-gaussian", "mnist-scale-gaussian", "mnist-gaussian", note=BLUR, which=", Gaussian"),
-        _digits("mnist-bicubic", "mnist-scale-bicubic", "mnist-gaussian", note=BLUR, which=", bicubic"),
-        *(
-            _colour(name, protocol, end, enlarge, kind, f"{note} {BLUR}" if kind else note)
-            for name, protocol, note in COLOURS
-            for end, enlarge, kind in (
-                ("", None, None),
-                ("-upsample", "upsample", None),
-                ("-gaussian", None, "gaussian"),
-                ("-gaussian-upsample", "upsample", "gaussian"),
-                ("-padding", None, None),
-            )
-        ),
+        _digits("mnist-gaussian", "6", "non-ideal downscaling, Gaussian", note=BLUR),
+        _digits("mnist-bicubic", "6", "non-ideal downscaling, bicubic", note=BLUR),
+        *(_colour(images, variant) for images in COLOURS for variant in VARIANTS),
     )
 }
 
@@ -228,7 +211,7 @@ def find_table(name: str) -> Table:
     return TABLES[name]
 
 
-def find_rows(table: Table, keys: Sequence[str] = ()) -> tuple[Row, ...]:
+def find_rows(table: Table, keys: Sequence[str] = ()) -> tuple[TableRow, ...]:
     """Rows of a table by their keys, in the order of the table; all of them if none is named.
 
     Raises:
