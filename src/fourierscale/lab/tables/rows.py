@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from fourierscale.lab.tables.paper import OURS, PaperTable
+from fourierscale.models.registry import model_info
 
 __all__ = ["COLOUR", "DIGITS", "EQUIVARIANT", "FOURIER", "TITLES", "Baseline", "Column", "Table", "TableRow"]
 
@@ -117,28 +118,17 @@ class Baseline:
         label: In front of its rows.
         paper: The paper's name for it; ``None`` where it has none.
         changes: What differs from the paper, in words.
-        recipe: The end of its preset's name.
-        any_size: Whether it takes images as they are, whatever a table does to those of other models.
     """
 
     key: str
     label: str
-    paper: str | None
+    paper: str | None = None
     changes: tuple[str, ...] = ()
-    recipe: str = "baseline"
-    any_size: bool = False
 
 
 VARIANT = ("the paper does not say which variant its row is",)
 PADDED = ("padded to 28 pixels; the paper does not say",)
-FOURIER = Baseline(
-    "fourier-cnn",
-    "Fourier CNN",
-    "Fourier CNN",
-    ("the paper gives neither widths nor head",),
-    recipe="fourier-cnn",
-    any_size=True,
-)
+FOURIER = Baseline("fourier-cnn", "Fourier CNN", "Fourier CNN", ("the paper gives neither widths nor head",))
 EQUIVARIANT = (
     Baseline("sesn", "SESN", "SESN", VARIANT),
     Baseline("dss", "DSS", "DSS", VARIANT),
@@ -169,16 +159,17 @@ def baseline_rows(
 
     Args:
         baselines: The models.
-        data: ``"mnist"`` or ``"stl10"``, the end of the models' names and the start of their presets'.
+        data: ``"mnist"`` or ``"stl10"``, the end of the models' names.
         augment: Our augmentation.
         own: Further settings of the models' own recipe.
         enlarge: How images reach models of one input size, if not as the models say.
     """
     rows = []
     for model in baselines:
-        fitted = () if enlarge is None or model.any_size else (f"data.enlarge={enlarge}",)
-        settings = (f"model.name={model.key}-{data}", *fitted)
-        row = TableRow(model.key, model.label, f"{data}-{model.recipe}", settings, model.paper, model.changes)
+        info = model_info(f"{model.key}-{data}")
+        enlarged = () if enlarge is None or info.enlarge is None else (f"data.enlarge={enlarge}",)
+        settings = (f"model.name={info.name}", *enlarged)
+        row = TableRow(model.key, model.label, info.recipe, settings, model.paper, model.changes)
         twin = replace(row, key=f"{row.key}-augmented", label=f"{row.label} + augmentation")
         rows += [row.changed(*own), twin.changed(f"data.augment={augment}", change=AUGMENTED)]
     return rows
