@@ -142,9 +142,9 @@ def test_importing_the_library_builds_no_model_and_its_own_need_no_baselines():
         "assert len(fourierscale.list_models()) > 10\n"
         "assert not made, made\n"
         "assert not vars(constants._STORE)\n"
-        "from fourierscale.lab.baselines import disco_basis, hermite, scale_space\n"
+        "from fourierscale.lab.baselines import disco_basis, dss, hermite\n"
         "made = [disco_basis.disco_basis, disco_basis.fit_disco_basis]\n"
-        "made += [scale_space.discrete_gaussian, hermite.hermite_basis]\n"
+        "made += [dss.discrete_gaussian, hermite.hermite_basis]\n"
         "assert not any(build.cache_info().currsize for build in made)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.lab.baselines.dss import DilatedScaleConv2d, build_dss_stl10
-from fourierscale.lab.baselines.scale_space import GaussianLift, discrete_gaussian
+from fourierscale.lab.baselines.dss import DilatedScaleConv2d, GaussianLift, build_dss_stl10, discrete_gaussian
 from fourierscale.testing import relative_error
 
 
