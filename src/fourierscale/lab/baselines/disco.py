@@ -37,7 +37,7 @@ def build_disco_mnist(
 
     Args:
         kernel_size: Odd side of the kernels, of 7 x 7 taps at scale 1.
-        scales: From 1 upwards.
+        scales: Scales of the kernels, from 1 upwards.
         sigma: Width of the basis' functions at scale 1.
         mult: By how much each further width is smaller; its authors use 1.9 when they train with random scales.
         max_order: Highest total order of a function.
@@ -59,7 +59,7 @@ def build_disco_stl10(
 
     Args:
         kernel_size: Odd side of the kernels, of 3 x 3 taps at scale 1.
-        scales: From 1 upwards.
+        scales: Scales of the kernels, from 1 upwards.
         sigma: Width of the basis' functions at scale 1.
         frame: Options of :class:`WideResNet`.
     """

@@ -50,10 +50,10 @@ def disco_basis(
     Args:
         size: Odd side of the kernels.
         effective_size: Side of the kernels at scale 1.
-        scales: From 1 upwards.
+        scales: Scales of the kernels, from 1 upwards.
         kind: Hermite basis ``"A"`` or ``"B"``.
         sigma: Width of the functions at scale 1.
-        mult: By how much each further width of basis B is smaller.
+        mult: Factor by which each further width of basis B is smaller.
         max_order: Highest total order of basis B.
 
     Returns:

@@ -61,7 +61,7 @@ class GaussianLift(nn.Module):
     Blurs are separable, padded with zeros, and reach four standard deviations, rounded up.
 
     Args:
-        scales: How many, the image itself included.
+        scales: Number of scales, the image itself included.
         zero_scale: The blur :math:`z` of the image, in samples.
 
     >>> GaussianLift(4, 0.5)(torch.rand(2, 3, 12, 12)).shape
@@ -183,7 +183,7 @@ def build_dss_mnist(vector: bool = False, scales: int = 2, zero_scale: float = 0
     Args:
         vector: Whether the image is lifted once and the scale axis kept to the head; else each stage lifts, and takes
             the maximum.
-        scales: How many.
+        scales: Number of scales.
         zero_scale: The blur of an image, in samples.
         frame: Options of :class:`MnistFrame`.
     """
@@ -205,7 +205,7 @@ def build_dss_stl10(
 
     Args:
         widths: Channels of the stem and of the three groups.
-        scales: How many at the door, three or more.
+        scales: Number of scales at the door, three or more.
         zero_scale: The blur of an image, in samples.
         frame: Options of :class:`WideResNet`.
     """

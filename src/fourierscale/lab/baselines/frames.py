@@ -116,7 +116,7 @@ class BatchNorm(nn.BatchNorm1d):
     """Batch norm that takes a last batch of one image: it has no statistics, so the running ones serve."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(B, C)`` in and out."""
+        """Normalise features ``(B, C)``."""
         if self.training and len(x) == 1:
             return nn.functional.batch_norm(
                 x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
@@ -164,7 +164,7 @@ def conv3x3(in_channels: int, out_channels: int, stride: int, place: Place) -> n
 
 
 def conv1x1(in_channels: int, out_channels: int, stride: int, place: Place) -> nn.Module:
-    """Its shortcut where the number of channels changes."""
+    """The shortcut of a plain wide residual net, where the number of channels changes."""
     return nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
 
 
@@ -269,7 +269,7 @@ class _Block(nn.Module):
         self.shortcut = None if same else shortcut(in_channels, out_channels, stride, place)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Both convolutions, added to the input or to its shortcut."""
+        """Add both convolutions to the input or to its shortcut."""
         active = norm_relu(self.norms[0], x)
         other = x if self.shortcut is None else self.shortcut(active)
         inner = norm_relu(self.norms[1], self.convs[0](active), self.dropout)

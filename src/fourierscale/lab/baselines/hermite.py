@@ -37,7 +37,7 @@ def hermite_functions(
         sigma: Width of the Gaussian in samples.
         count: How many functions; a square number for basis A.
         kind: ``"A"`` or ``"B"``.
-        mult: By how much each further width of basis B is smaller.
+        mult: Factor by which each further width of basis B is smaller.
         max_order: Highest total order of basis B.
 
     Returns:
@@ -85,7 +85,7 @@ def hermite_basis(
         scales: Widths, smallest first; :func:`hermite_functions` says what they are.
         count: How many functions.
         kind: ``"A"`` or ``"B"``.
-        mult: By how much each further width of basis B is smaller.
+        mult: Factor by which each further width of basis B is smaller.
         max_order: Highest total order of basis B.
 
     Returns:
@@ -112,7 +112,7 @@ def divide_by_smallest(basis: Tensor) -> Tensor:
 
 
 def _hermite_gauss(size: int, sigma: float, order: int) -> Tensor:
-    """One axis of :func:`hermite_functions`."""
+    """The factor of :func:`hermite_functions` along one axis."""
     u = (torch.arange(size, dtype=torch.float64) - size // 2) / sigma
     previous, polynomial = torch.zeros_like(u), torch.ones_like(u)
     for n in range(order):

@@ -36,7 +36,7 @@ def build_sesn_mnist(
         vector: Whether the scale axis is kept up to the last stage; else each stage lifts, and takes the maximum.
         kernel_size: Odd side of the kernels.
         scales: Widths of the functions.
-        mult: By how much each further width of the basis is smaller.
+        mult: Factor by which each further width of the basis is smaller.
         max_order: Highest total order of a function.
         frame: Options of :class:`MnistFrame`.
     """

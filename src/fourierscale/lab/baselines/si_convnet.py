@@ -33,7 +33,7 @@ class ScaleInvariantConv2d(nn.Conv2d):
         out_channels: Channels of the output.
         kernel_size: Taps per axis, odd; the padding is "same".
         scales: Factors by which the input is resized.
-        stride: Of the convolution.
+        stride: Stride of the convolution.
         bias: Whether each channel has a bias.
 
     >>> ScaleInvariantConv2d(3, 4, 3, (0.5, 1.0, 2.0), stride=2)(torch.rand(2, 3, 8, 8)).shape
@@ -63,7 +63,7 @@ class ScaleInvariantConv2d(nn.Conv2d):
         return max_over_scales(stack_scales([_resize(part, 1 / scale) for part, scale in parts]))
 
     def extra_repr(self) -> str:
-        """That of a convolution, and the scales."""
+        """The options of a convolution, and the scales."""
         return f"{super().extra_repr()}, scales={self.scales}"  # type: ignore[no-untyped-call]
 
 

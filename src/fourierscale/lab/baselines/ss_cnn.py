@@ -74,7 +74,7 @@ class SteerableConv2d(nn.Module):
         reference: Size at which a filter is not steered.
         sizes: Odd sizes, ascending.
         orders: Orders ``k`` of the waves.
-        stride: Of the convolution.
+        stride: Stride of the convolution.
 
     Parameters: ``weight (2, out, in, orders, angles)``, real and imaginary parts, uniform in
     :math:`\pm\sqrt{2 / (9 \, C_{in} C_{out})}`.

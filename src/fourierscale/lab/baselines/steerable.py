@@ -123,7 +123,7 @@ class DoublingConv2d(LiftingConv2d):
     Args:
         in_channels: Channels of the image.
         out_channels: Channels of the features.
-        basis: That of the doubled images, ``(functions, scales, size, size)``; not saved with the weights.
+        basis: The basis of the doubled images, ``(functions, scales, size, size)``; not saved with the weights.
         bias: Whether there is one, shared by the scales.
 
     >>> from fourierscale.lab.baselines.hermite import hermite_basis
@@ -263,7 +263,7 @@ class MaxOverScales(nn.Module):
     """Features ``(B, C, S, H, W)`` to images ``(B, C, H, W)``: the maximum over scales."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The maximum."""
+        """Take the maximum."""
         return max_over_scales(x)
 
 
