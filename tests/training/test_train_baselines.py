@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from fourierscale.cli import main
+from fourierscale.cli.train import _folder
 from fourierscale.models import model_info
 from fourierscale.training import load_config, load_model, train
 from tests.lab.baselines.small_baselines import DIGITS, PHOTOS, SMALL
@@ -96,6 +97,15 @@ def test_without_an_out_the_folder_has_the_models_name(digits: Path, tmp_path: P
     settings = [part for s in (*QUICK, "model.overrides.widths=[2,2,2]") for part in ("--set", s)]
     assert main(["train", "--model", "cnn-mnist", "--data-dir", str(digits), "--epochs", "1", *settings]) == 0
     assert (tmp_path / "runs" / "cnn-mnist-now" / "metrics.json").is_file()
+
+
+def test_a_second_training_of_one_process_has_a_folder_of_its_own(monkeypatch) -> None:
+    monkeypatch.delenv("FOURIERSCALE_RUN", raising=False)
+    hours = iter(("morning", "evening"))
+    monkeypatch.setattr("time.strftime", lambda form: next(hours))
+    assert [_folder("digits").name for _ in range(2)] == ["digits-morning", "digits-evening"]
+    monkeypatch.setattr("os.getpid", lambda: -1)  # as in a process that this one starts
+    assert _folder("digits").name == "digits-evening"
 
 
 def test_a_model_for_digits_refuses_photographs_in_one_line(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:

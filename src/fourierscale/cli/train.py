@@ -127,8 +127,11 @@ def _recipe(model: str | None) -> str:
 
 
 def _folder(name: str) -> Path:
-    # processes of one run start moments apart: the first one's choice holds for all
-    stamp = os.environ.setdefault("FOURIERSCALE_RUN", time.strftime("%Y%m%d-%H%M%S"))
+    # Processes of one run start moments apart: those that a process starts take over its choice.
+    stamp, _, process = os.environ.get("FOURIERSCALE_RUN", "").partition("@")
+    if not stamp or process == str(os.getpid()):
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        os.environ["FOURIERSCALE_RUN"] = f"{stamp}@{os.getpid()}"
     return Path("runs") / f"{Path(name).stem}-{stamp}"
 
 
