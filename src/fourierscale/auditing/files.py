@@ -27,8 +27,8 @@ class FileModel:
 
     Args:
         function: Takes a batch, gives a tensor.
-        shape: Of the input, ``None`` where any size will do; empty if the file does not say.
-        dtype: Of the input.
+        shape: Shape of the input, ``None`` where any size will do; empty if the file does not say.
+        dtype: Type of the input's numbers.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class LogitRow:
 
     Attributes:
         kind: How images were downscaled.
-        resolution: To what side.
+        resolution: Side of the downscaled images.
         agreement: Share of images that get the same class.
         kl: Mean Kullback-Leibler divergence from the probabilities of the image to those of the downscaled one.
         ordered: Share of images whose top probability is no smaller at the full size.

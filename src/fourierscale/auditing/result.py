@@ -21,11 +21,11 @@ class Layer:
     """One layer at every resolution.
 
     Attributes:
-        number: From 1, in the order of the pass; 0 for the images themselves.
-        name: Of the module, as ``named_modules`` gives it.
-        module: Its class.
+        number: Position in the pass, from 1; 0 for the images themselves.
+        name: Name of the module, as ``named_modules`` gives it.
+        module: Class of the module.
         form: ``"image"`` (a map of samples), ``"coefficients"``, ``"levels"`` or ``"vector"``.
-        shape: Of one image's output at the full size.
+        shape: Shape of one image's output at the full size.
         errors: Relative squared error by kind of downscaling, then by resolution; a resolution at which there is
             nothing to compare is left out.
         note: Why something was left out; empty if nothing was.
@@ -52,7 +52,7 @@ class Rings:
     Attributes:
         layer: Number of the layer.
         kind: How images were downscaled.
-        resolution: To what side.
+        resolution: Side of the downscaled images.
         difference: Squared difference in each ring as a share of the map's whole energy; the sum is the layer's error.
         energy: Energy of each ring as a share of the whole.
     """
@@ -89,12 +89,12 @@ class Audit:
     """What :func:`fourierscale.audit` found.
 
     Attributes:
-        model: What it is called.
+        model: Name of the model.
         size: Side of the images.
-        images: How many there were.
-        dtype: In what the model computed.
+        images: Number of images.
+        dtype: Precision in which the model computed.
         kinds: Kinds of downscaling, the first being the one that ``finding`` speaks of.
-        resolutions: Below ``size``, coarse to fine.
+        resolutions: Resolutions below ``size``, coarse to fine.
         enlarge: How images reached a model of one input size; None if they went as they are.
         tolerance: Largest error that counts as rounding in this dtype.
         layers: Every layer, in the order of the pass; the last gives the model's output.
@@ -102,7 +102,7 @@ class Audit:
         rings: The errors of maps ring by ring.
         logits: Consistency of the answers; empty if the output is a map.
         shift: Errors under shifts.
-        accuracy: At the full size, where labels were given.
+        accuracy: Accuracy at the full size, where labels were given.
     """
 
     model: str

@@ -22,7 +22,7 @@ def shift_coefficients(coeffs: Tensor, fraction: float) -> Tensor:
 
     Args:
         coeffs: ``(..., 2K_1+1, 2K_2+1)``.
-        fraction: Of the side, the same on both axes.
+        fraction: Shift as a fraction of the side, the same on both axes.
 
     >>> x = torch.rand(1, 1, 9, 9)
     >>> moved = synthesize(shift_coefficients(analyze(x), 2 / 9), 9)

@@ -109,7 +109,7 @@ def _table(entries: Mapping[int, int], missing: int = 0) -> Tensor:
 
 
 def _first(x: Tensor, axis: int, counts: Tensor | None, n: int) -> Tensor:
-    """As many entries of an axis as the table has for this size."""
+    """Keep as many entries of an axis as the table has for this size."""
     if counts is None:
         return x
     count: Any = counts[n].item()

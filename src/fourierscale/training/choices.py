@@ -25,7 +25,7 @@ class Choice:
 
     Attributes:
         name: The field of the config, or what else is told.
-        value: What it is.
+        value: The chosen value.
         why: The reason.
     """
 

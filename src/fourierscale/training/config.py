@@ -135,7 +135,7 @@ class OptimConfig:
     Attributes:
         name: ``"adamw"`` or ``"adam"``.
         lr: Highest learning rate.
-        betas: Of Adam.
+        betas: Decay rates of Adam's averages.
         weight_decay: On matrices alone: weights of two axes or more, not norms, biases or steps.
         schedule: ``"step"``: times ``gamma`` every ``step_size`` epochs; ``"onecycle"``: up over 30 % of the steps,
             down to almost nothing; ``"cosine"``: linear warm-up, then a cosine to 0; ``"constant"``.
@@ -169,7 +169,7 @@ class TrainConfig:
         precision: ``"32"`` or ``"bf16"`` (mixed).
         accelerator: As Lightning's Trainer takes it, as ``devices``, ``num_nodes`` and ``strategy``.
         devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
-        num_nodes: How many machines.
+        num_nodes: Number of machines.
         strategy: How processes work together, for example ``"ddp"``.
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.

@@ -85,7 +85,7 @@ def log_odds_hinge(logits: Tensor, labels: Tensor, margin: float = 0.5) -> Tenso
     Args:
         logits: ``(B, L, classes)``, coarse to fine.
         labels: ``(B,)``.
-        margin: By how much a level has to be ahead of every coarser one.
+        margin: Lead that a level must have over every coarser one.
 
     Returns:
         The mean over the batch.
@@ -145,8 +145,8 @@ def scale_loss(
         logits: ``(B, L, classes)``, or ``(B, classes)`` for one level.
         labels: ``(B,)``.
         hinge: The penalty; see :data:`Hinge`.
-        weight: Its weight.
-        margin: Of the penalty on log-odds.
+        weight: Weight of the penalty.
+        margin: Margin of the penalty on log-odds.
         levels: ``"sum"`` of the levels' cross entropies, or their ``"mean"``.
         follow: Weight of :func:`level_divergence`.
 

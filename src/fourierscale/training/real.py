@@ -67,11 +67,11 @@ def two_pass_penalty(
 
     Args:
         own: Logits and coefficients of the images.
-        small: Those of the images really downscaled.
+        small: Logits and coefficients of the images really downscaled.
         labels: ``(B,)``.
         real: Weight :math:`\lambda_r`.
         features: Weight :math:`\lambda_f`.
-        margin: By how much the image has to be ahead.
+        margin: Lead that the image must have.
     """
     tops = torch.stack([small[0][:, -1], own[0][:, -1]], 1).float()
     m = small[1].shape[-2:]
