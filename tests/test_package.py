@@ -30,7 +30,7 @@ SHADOWING_YET = {
     "fourierscale.data.survey.survey",
     "fourierscale.functional.bands.bands",
     "fourierscale.kernels.backend.backend",
-    "fourierscale.lab.baselines.fixed.fixed",
+    "fourierscale.lab.baselines.parts.fixed.fixed",
     "fourierscale.lab.bench.cost.cost",
     "fourierscale.training.evaluate.evaluate",
     "fourierscale.training.fit.fit",

@@ -5,8 +5,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from fourierscale.lab.baselines.disco import build_disco_mnist, build_disco_stl10
-from fourierscale.lab.baselines.disco_basis import SHIPPED, disco_basis
-from fourierscale.lab.baselines.steerable import LiftingConv2d
+from fourierscale.lab.baselines.parts.disco_basis import SHIPPED, disco_basis
+from fourierscale.lab.baselines.parts.steerable import LiftingConv2d
 
 
 def test_the_digits_net_doubles_its_images_and_pools_as_its_authors_do():

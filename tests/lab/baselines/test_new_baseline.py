@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, register_in_frame
+from fourierscale.lab.baselines.parts.frames import MnistFrame, register_in_frame
 
 
 def build_mine(taps: int = 3, **frame: Any) -> MnistFrame:

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.lab.baselines import same_conv, si_convnet, steerable
+from fourierscale.lab.baselines import si_convnet
+from fourierscale.lab.baselines.parts import same_conv, steerable
+from fourierscale.lab.baselines.parts.steerable import PointwiseScaleConv2d
 from fourierscale.lab.baselines.scales import (
     MeanPool2d,
     ScaleBatchNorm2d,
@@ -16,7 +18,6 @@ from fourierscale.lab.baselines.scales import (
     stack_scales,
 )
 from fourierscale.lab.baselines.si_convnet import ScaleInvariantConv2d
-from fourierscale.lab.baselines.steerable import PointwiseScaleConv2d
 from tests.lab.baselines.small_baselines import small_model
 
 

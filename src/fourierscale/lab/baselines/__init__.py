@@ -1,7 +1,7 @@
 """The networks that the paper compares with, one file each, most of them in one of two common frames.
 
-Importing this package imports its files, and with them registers their models, so a file put into this folder is a new
-baseline. Nothing is built until ``create_model`` is called.
+Importing this package imports its files, and each registers its models: a file put into this folder is a new baseline.
+Nothing is built until ``create_model`` is called. What several baselines are built from is in ``parts``.
 """
 
 import importlib

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, WideResNet, register_in_frame
+from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.testing import Domain
 

@@ -1,6 +1,6 @@
 """DISCO: accurate discrete scale convolutions (Sosnovik, Moskalev and Smeulders, BMVC 2021).
 
-SESN's layers over a basis that is fitted on the grid instead of sampled from a formula; ``disco_basis.py`` has the fit.
+SESN's layers over a basis that is fitted on the grid instead of sampled from a formula; ``parts`` has the fit.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import nn
 
-from fourierscale.lab.baselines.disco_basis import disco_basis
-from fourierscale.lab.baselines.frames import MnistFrame, WideResNet, register_in_frame
+from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
+from fourierscale.lab.baselines.parts.steerable import DoublingConv2d, PixelMean, ScaleConv2d, steerable_resnet
 from fourierscale.lab.baselines.scales import MeanPool2d
-from fourierscale.lab.baselines.steerable import DoublingConv2d, PixelMean, ScaleConv2d, steerable_resnet
 
 __all__ = ["build_disco_mnist", "build_disco_stl10"]
 

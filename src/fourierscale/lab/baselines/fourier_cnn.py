@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor, nn
 
 from fourierscale import functional as F
-from fourierscale.lab.baselines.frames import check_images
+from fourierscale.lab.baselines.parts.frames import check_images
 from fourierscale.models.classifier import ScaleHead
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn import FourierConv2d

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.cnn import build_cnn_mnist
-from fourierscale.lab.baselines.frames import SIDE, check_images
+from fourierscale.lab.baselines.parts.frames import SIDE, check_images
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.testing import Domain
 

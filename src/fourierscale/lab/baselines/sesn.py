@@ -1,6 +1,6 @@
 """SESN: scale-equivariant steerable networks (Sosnovik, Szmaja and Smeulders, ICLR 2020).
 
-Kernels are combinations of Hermite-Gauss functions, sampled anew at each scale. Its layers are in ``steerable.py``.
+Kernels are combinations of Hermite-Gauss functions, sampled anew at each scale. Its layers are in ``parts``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from torch import nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, WideResNet, register_in_frame
-from fourierscale.lab.baselines.hermite import hermite_basis
-from fourierscale.lab.baselines.steerable import LiftingConv2d, ScaleConv2d, steerable_resnet
+from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
+from fourierscale.lab.baselines.parts.hermite import hermite_basis
+from fourierscale.lab.baselines.parts.steerable import LiftingConv2d, ScaleConv2d, steerable_resnet
 from fourierscale.nn.checks import choice
 
 __all__ = ["SesnVariant", "build_sesn_mnist", "build_sesn_stl10"]

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fourierscale.lab.baselines import same_conv
-from fourierscale.lab.baselines.same_conv import same_conv2d, spectrum_pays
+from fourierscale.lab.baselines.parts import same_conv
+from fourierscale.lab.baselines.parts.same_conv import same_conv2d, spectrum_pays
 from fourierscale.models import create_model
 
 

@@ -28,7 +28,7 @@ def lines_of(basis: Tensor) -> tuple[Tensor, Tensor] | None:
     Returns:
         ``(scales, m, size)`` each.
 
-    >>> from fourierscale.lab.baselines.hermite import hermite_basis
+    >>> from fourierscale.lab.baselines.parts.hermite import hermite_basis
     >>> rows, columns = lines_of(hermite_basis(7, (0.9, 1.27, 1.79), 9))
     >>> rows.shape, columns.shape
     (torch.Size([3, 3, 7]), torch.Size([3, 3, 7]))

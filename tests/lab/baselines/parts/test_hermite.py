@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fourierscale.lab.baselines.hermite import hermite_basis, hermite_functions
+from fourierscale.lab.baselines.parts.hermite import hermite_basis, hermite_functions
 
 
 def hermite(order, u):

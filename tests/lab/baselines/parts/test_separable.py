@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fourierscale.lab.baselines.disco_basis import disco_basis
-from fourierscale.lab.baselines.hermite import hermite_basis
-from fourierscale.lab.baselines.separable import lines_of
-from fourierscale.lab.baselines.steerable import ScaleConv2d
+from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.hermite import hermite_basis
+from fourierscale.lab.baselines.parts.separable import lines_of
+from fourierscale.lab.baselines.parts.steerable import ScaleConv2d
 from fourierscale.models import create_model
 
 

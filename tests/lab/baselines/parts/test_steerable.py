@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from fourierscale.lab.baselines.disco_basis import disco_basis
-from fourierscale.lab.baselines.hermite import hermite_basis
-from fourierscale.lab.baselines.steerable import DoublingConv2d, LiftingConv2d, PixelMean, ScaleConv2d
+from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.hermite import hermite_basis
+from fourierscale.lab.baselines.parts.steerable import DoublingConv2d, LiftingConv2d, PixelMean, ScaleConv2d
 from fourierscale.testing import relative_error
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.fixed import add_fixed
-from fourierscale.lab.baselines.frames import Place, WideResNet
 from fourierscale.lab.baselines.half import halved
-from fourierscale.lab.baselines.same_conv import same_conv2d, spectrum_pays
+from fourierscale.lab.baselines.parts.fixed import add_fixed
+from fourierscale.lab.baselines.parts.frames import Place, WideResNet
+from fourierscale.lab.baselines.parts.same_conv import same_conv2d, spectrum_pays
+from fourierscale.lab.baselines.parts.separable import lines_of, separable_conv2d, times_each
 from fourierscale.lab.baselines.scales import ScaleMaxPool2d, each_scale, max_over_scales, split_scales, stack_scales
-from fourierscale.lab.baselines.separable import lines_of, separable_conv2d, times_each
 from fourierscale.nn.checks import positive
 
 __all__ = [
@@ -95,7 +95,7 @@ class LiftingConv2d(_BasisConv2d):
         stride: Stride of the convolution.
         bias: Whether there is one, shared by the scales.
 
-    >>> from fourierscale.lab.baselines.hermite import hermite_basis
+    >>> from fourierscale.lab.baselines.parts.hermite import hermite_basis
     >>> conv = LiftingConv2d(1, 4, hermite_basis(7, (0.9, 1.27, 1.79), 9))
     >>> conv(torch.rand(2, 1, 12, 12)).shape
     torch.Size([2, 4, 3, 12, 12])
@@ -126,7 +126,7 @@ class DoublingConv2d(LiftingConv2d):
         basis: The basis of the doubled images, ``(functions, scales, size, size)``; not saved with the weights.
         bias: Whether there is one, shared by the scales.
 
-    >>> from fourierscale.lab.baselines.hermite import hermite_basis
+    >>> from fourierscale.lab.baselines.parts.hermite import hermite_basis
     >>> basis, x = hermite_basis(7, (0.9, 1.27, 1.79), 9), torch.rand(2, 1, 12, 12)
     >>> conv, twin = DoublingConv2d(1, 4, basis), LiftingConv2d(1, 4, basis)
     >>> twin.load_state_dict(conv.state_dict())
@@ -176,7 +176,7 @@ class ScaleConv2d(_BasisConv2d):
         stride: Stride of the convolution.
         bias: Whether there is one, shared by the scales.
 
-    >>> from fourierscale.lab.baselines.hermite import hermite_basis
+    >>> from fourierscale.lab.baselines.parts.hermite import hermite_basis
     >>> conv = ScaleConv2d(4, 5, hermite_basis(7, (0.9, 1.27, 1.79), 9), extent=2)
     >>> conv(torch.rand(2, 4, 3, 12, 12)).shape
     torch.Size([2, 5, 3, 12, 12])

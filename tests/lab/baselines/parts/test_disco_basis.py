@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourierscale.lab.baselines import disco_basis as module
-from fourierscale.lab.baselines.disco_basis import (
+from fourierscale.lab.baselines.parts import disco_basis as module
+from fourierscale.lab.baselines.parts.disco_basis import (
     SHIPPED,
     basis_errors,
     basis_loss,
@@ -16,7 +16,7 @@ from fourierscale.lab.baselines.disco_basis import (
     fit_disco_basis,
     load_disco_basis,
 )
-from fourierscale.lab.baselines.hermite import hermite_basis, hermite_functions
+from fourierscale.lab.baselines.parts.hermite import hermite_basis, hermite_functions
 
 MNIST, STL10 = SHIPPED["disco-basis-mnist"], SHIPPED["disco-basis-stl10"]
 
@@ -121,7 +121,7 @@ def test_disco_fits_better_than_sesn_of_the_same_widths():
 
 
 def test_the_page_shows_the_errors_of_the_fit():
-    page = (Path(__file__).parents[3] / "docs" / "baselines.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "baselines.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| DISCO", "| SESN"))]
     found = []
     for (size, effective_size, scales), kind, sigma in ((MNIST, "B", 1.9), (STL10, "A", 0.9)):

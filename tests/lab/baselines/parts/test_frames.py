@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.lab.baselines.frames import MnistFrame, Place, WideResNet, conv1x1, conv3x3, max_over_scales
+from fourierscale.lab.baselines.parts.frames import MnistFrame, Place, WideResNet, conv1x1, conv3x3, max_over_scales
 
 
 def count(model: nn.Module) -> int:
