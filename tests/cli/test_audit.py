@@ -68,7 +68,7 @@ def test_a_run_is_audited_on_the_test_images_that_its_own_seed_split_off(digits,
     from fourierscale.models import create_model
     from fourierscale.training.weights import save_model
 
-    splits = load_protocol("mnist-scale", digits, offline=True, seed=5)
+    splits = load_protocol("mnist-scale", data_dir=digits, offline=True, seed=5)
     data = {"protocol": "mnist-scale", "channels": 1, "classes": list(splits.classes), "fit": None, "fit_size": None}
     data |= {"resolutions": list(range(8, 29)), "mean": [0.1], "std": [0.3], "kind": "ideal"}
     overrides = {"widths": [2, 3], "hidden": 4}
@@ -123,7 +123,7 @@ def test_a_folder_of_images_is_used_at_the_size_of_a_file(tmp_path, capsys):
         Image.fromarray(image[0]).convert("RGB").save(place / f"{number}.png")
     model = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 16 * 16, 3)).eval()
     torch.export.save(torch.export.export(model, (torch.rand(2, 3, 16, 16),)), tmp_path / "fixed.pt2")
-    options = ["--data", f"folder:{tmp_path / 'photos'}", "--size", "24", "--images", "3", "--kinds", "ideal"]
+    options = ["--data", str(tmp_path / "photos"), "--size", "24", "--images", "3", "--kinds", "ideal"]
     assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 0
     printed = capsys.readouterr().out
     assert "enlarge zero" in printed

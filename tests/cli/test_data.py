@@ -77,9 +77,9 @@ def test_list_verify_and_where_follow_the_cache(capsys: pytest.CaptureFixture[st
         (["data", "gte"], "gte"),
         (["dta"], "dta"),
         (["data", "get", "kmnist", "--offline"], "no source could supply Kuzushiji-MNIST"),
-        (["data", "show", "mnist-scal"], "no protocol 'mnist-scal': did you mean 'mnist-scale'?"),
-        (["data", "show", "folder:/no/such/folder"], "there is no such folder"),
-        (["data", "show", "mnist-scale", "--size", "64"], "size is for folder:PATH"),
+        (["data", "show", "mnist-scal"], "no protocol 'mnist-scal', or no such folder: did you mean 'mnist-scale'?"),
+        (["data", "show", "/no/such/folder"], "there is no such folder"),
+        (["data", "show", "mnist-scale", "--size", "64"], "size is for a folder of images"),
         (["data", "show", "mnist-scale", "--out", "/no/such/folder/a.png"], "no such folder to write it in"),
         (["data", "show", "mnist-scale", "--seed", "-1"], "seed"),
     ],
@@ -133,11 +133,11 @@ def test_show_draws_a_folder_of_many_classes(
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 9), (index, 0, 255)).save(path)
     monkeypatch.chdir(tmp_path)
-    assert main(["data", "show", "folder:photos", "--size", "8"]) == 0
+    assert main(["data", "show", "photos", "--size", "8"]) == 0
     out = capsys.readouterr().out
     assert "40 classes" in out
     assert "largest" in out
-    assert (tmp_path / "folder-photos.png").is_file()
+    assert (tmp_path / "photos.png").is_file()
 
 
 def test_names_are_shown_as_they_are_not_as_markup(
@@ -148,9 +148,9 @@ def test_names_are_shown_as_they_are_not_as_markup(
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 9), (index, 0, 255)).save(path)
     monkeypatch.chdir(tmp_path)
-    assert main(["data", "show", "folder:my[v2]", "--size", "8"]) == 0
+    assert main(["data", "show", "my[v2]", "--size", "8"]) == 0
     out = capsys.readouterr().out
-    assert "folder:my[v2]" in out
+    assert "my[v2]: " in out
     assert "fox[red]" in out
     assert "x[b]" in out
 
@@ -160,7 +160,7 @@ def test_list_names_every_protocol(capsys: pytest.CaptureFixture[str], monkeypat
     assert main(["data", "list"]) == 0
     out = capsys.readouterr().out
     assert all(protocol.name in out for protocol in list_protocols())
-    assert "folder:PATH" in out
+    assert "FOLDER" in out
 
 
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:

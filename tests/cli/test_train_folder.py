@@ -24,7 +24,7 @@ from PIL import Image
 
 from fourierscale import create_model, downscale
 from fourierscale.cli import main
-from fourierscale.data import ImageFolder, load_protocol, survey
+from fourierscale.data import FolderOptions, Scaling, load_protocol, survey_folder
 from fourierscale.training import load_config, load_model, read_info
 from fourierscale.training.choices import choose
 from fourierscale.training.report import choose_examples
@@ -85,7 +85,7 @@ def test_one_command_says_its_choices_and_ends_with_what_to_do_next(trained: tup
         "as you set it; 378 images seen",
         f"wrote {run}/report.html",
         f"fourierscale predict {run} IMAGE.jpg",
-        f"fourierscale audit {run} --data folder:{shapes}",
+        f"fourierscale audit {run} --data {shapes}",
     ):
         assert words in " ".join(printed.split()), words
     config = tomllib.loads((run / "config.toml").read_text())
@@ -161,7 +161,7 @@ def test_examples_are_right_or_wrong_and_their_last_level_is_the_prediction(
     trained: tuple[Path, str], shapes: Path
 ) -> None:
     run, _ = trained
-    splits = load_protocol(f"folder:{shapes}", size=20, lowest=8)
+    splits = load_protocol(str(shapes), folder=FolderOptions(size=20, lowest=8))
     assert dict(splits.hashes) == read_info(run)["data"]["hashes"]
     right, wrong = choose_examples(load_model(run), splits)
     assert right
@@ -175,7 +175,7 @@ def test_examples_are_right_or_wrong_and_their_last_level_is_the_prediction(
 
 
 def test_levels_of_mirrored_images_are_told_in_their_pixels(shapes: Path, tmp_path: Path) -> None:
-    splits = load_protocol(f"folder:{shapes}", size=20, lowest=8, boundary="mirror")
+    splits = load_protocol(str(shapes), folder=FolderOptions(size=20, lowest=8), scaling=Scaling(boundary="mirror"))
     resolutions = splits.protocol.equivariance
     options = {"in_channels": 3, "classes": 2, "widths": (4,), "pool": 1, "resolutions": resolutions}
     model = create_model("scalenet-folder", boundary="mirror", **options).eval()
@@ -208,8 +208,31 @@ def test_evaluate_finds_the_same_test_images_again(
     assert after["confusion"] == before["confusion"]
     assert "has changed" not in capsys.readouterr().err
     other = write_shapes(tmp_path / "other", {"flat": 5, "upright": 5})
-    assert main(["evaluate", str(run), "--data", f"folder:{other}", "--out", str(tmp_path)]) == 2
+    assert main(["evaluate", str(run), "--data", str(other), "--out", str(tmp_path)]) == 2
     assert "name its folders as the model's classes" in capsys.readouterr().err
+
+
+def test_a_run_of_an_earlier_version_is_evaluated_and_resumed(
+    trained: tuple[Path, str], shapes: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Until version 0.2 its files said ``folder:PATH``."""
+    run = tmp_path / "old"
+    shutil.copytree(trained[0], run)
+    for name in ("config.toml", "model.json", "metrics.json"):
+        text = (run / name).read_text()
+        assert f'"{shapes}"' in text
+        (run / name).write_text(text.replace(f'"{shapes}"', f'"folder:{shapes}"'))
+    last = run / "checkpoints" / "last.ckpt"
+    checkpoint = torch.load(last, weights_only=True)
+    checkpoint["fourierscale"]["images"]["protocol"] = f"folder:{shapes}"
+    torch.save(checkpoint, last)
+    for data in ([], ["--data", str(shapes)], ["--data", f"folder:{shapes}"]):
+        assert main(["evaluate", str(run), "--device", "cpu", *data]) == 0
+        assert f"wrote {run}/metrics.json" in capsys.readouterr().out  # its own images
+    assert main(["audit", str(run), "--images", "2"]) == 0
+    assert f"test images of {shapes}" in capsys.readouterr().out
+    assert main(["train", "--resume", "--out", str(run), "--epochs", "7", "--no-onnx"]) == 0
+    assert tomllib.loads((run / "config.toml").read_text())["data"]["protocol"] == str(shapes)
 
 
 def test_a_whole_image_squeezed_is_what_the_square_levels_see_of_it() -> None:
@@ -220,7 +243,7 @@ def test_a_whole_image_squeezed_is_what_the_square_levels_see_of_it() -> None:
 
 
 def test_choices_follow_from_the_images_and_yield_to_the_user(tmp_path: Path) -> None:
-    found = survey(ImageFolder(write_shapes(tmp_path / "grey", {"lying": 4, "upright": 40}, (70, 90, 200), "L")))
+    found = survey_folder(write_shapes(tmp_path / "grey", {"lying": 4, "upright": 40}, (70, 90, 200), "L"))
     config, rows = choose(load_config("folder"), found)
     assert (config.data.size, config.data.lowest, config.data.colour) == (64, 16, "grey")
     assert config.model.overrides["pool"] == [2, 2, 1]
@@ -238,7 +261,8 @@ def test_choices_follow_from_the_images_and_yield_to_the_user(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["nowhere"], "nowhere: expected a folder of class folders, there is no such folder"),
+        (["nowhere"], "no protocol 'nowhere', or no such folder"),
+        (["no/where"], "no/where: expected a folder of class folders, there is no such folder"),
         (["tiny"], "tiny is no folder of images but a preset: fourierscale train --config tiny"),
         (["SHAPES", "--data", "mnist-scale"], "give the images once"),
         (["SHAPES", "--set", "data.size=64"], "data.size 64 is larger than every training image"),

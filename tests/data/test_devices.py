@@ -12,7 +12,7 @@ import torch
 from fourierscale.data.augment import list_augmentations
 from fourierscale.data.batching import make_loader
 from fourierscale.data.scaled import ScaledDataset
-from fourierscale.data.sized import SizedImages
+from fourierscale.data.stored import SizedImages
 
 OPTIONS: list[dict[str, Any]] = [
     *({"augment": name} for name in list_augmentations()),

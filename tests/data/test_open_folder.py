@@ -10,9 +10,18 @@ import pytest
 import torch
 from PIL import Image
 
-from fourierscale.data import ImageFolder, ScaledDataset, SizedImages, load_protocol, make_loader
+from fourierscale.data import (
+    FolderOptions,
+    ImageFolder,
+    ScaledDataset,
+    ScaledSplits,
+    SizedImages,
+    load_protocol,
+    make_loader,
+    survey_folder,
+)
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
-from fourierscale.data.survey import choose_resolutions, own_resolutions, survey
+from fourierscale.data.survey import choose_resolutions, own_resolutions
 
 
 def write(path: Path, width: int = 12, height: int = 12, mode: str = "RGB", seed: int = 0) -> Path:
@@ -29,12 +38,12 @@ def photos(root: Path, classes: tuple[str, ...] = ("ant", "bee"), count: int = 5
     return root
 
 
-def load(root: Path, **options: object) -> object:
-    return load_protocol(f"folder:{root}", **options)  # type: ignore[arg-type]
+def load(root: Path, **options: object) -> ScaledSplits:
+    return load_protocol(str(root), folder=FolderOptions(**options))  # type: ignore[arg-type]
 
 
 def test_every_image_is_used_at_the_highest_level_that_it_has(tmp_path: Path) -> None:
-    splits = load_protocol(f"folder:{photos(tmp_path, count=10)}", size=32)
+    splits = load(photos(tmp_path, count=10), size=32)
     assert splits.protocol.resolutions == (8, 10, 13, 16, 20, 25, 32)
     sides = [min(12 + 4 * index, 16 + 3 * index) for index in range(10)]
     expected = set(own_resolutions(sides, splits.protocol.resolutions).tolist())
@@ -51,8 +60,8 @@ def test_every_image_is_used_at_the_highest_level_that_it_has(tmp_path: Path) ->
 def test_a_large_image_is_resized_to_the_top_and_nothing_is_ever_enlarged(tmp_path: Path) -> None:
     root = photos(tmp_path, count=4)
     write(root / "ant" / "large.png", 300, 200)
-    assert load_protocol(f"folder:{root}", size=24).protocol.resolutions[-1] == 24
-    assert max(load_protocol(f"folder:{root}", size=512).train.item_resolutions) <= 200
+    assert load(root, size=24).protocol.resolutions[-1] == 24
+    assert max(load(root, size=512).train.item_resolutions) <= 200
 
 
 def test_resolutions_follow_the_sizes() -> None:
@@ -68,14 +77,14 @@ def test_every_class_is_in_every_split_however_few_there_are(tmp_path: Path) -> 
     root = photos(tmp_path, ("ant", "bee", "cat"), 3)
     for index in range(30):
         write(root / "ant" / f"more{index}.png", 14, 14)
-    splits = load_protocol(f"folder:{root}")
+    splits = load(root)
     assert [part.labels.bincount().tolist() for part in splits] == [[23, 1, 1], [3, 1, 1], [7, 1, 1]]
 
 
 def test_splits_of_the_folder_hold(tmp_path: Path) -> None:
     for part, count in (("train", 4), ("valid", 2), ("Test", 3)):
         photos(tmp_path / part, count=count)
-    splits = load_protocol(f"folder:{tmp_path}")
+    splits = load(tmp_path)
     assert [len(part) for part in splits] == [8, 4, 6]
     assert "own train, val and test" in splits.note
 
@@ -84,28 +93,28 @@ def test_splits_of_the_folder_hold(tmp_path: Path) -> None:
 def test_what_the_splits_lack_is_cut_from_train(tmp_path: Path, name: str) -> None:
     photos(tmp_path / "train", count=20)
     photos(tmp_path / name, count=3)
-    splits = load_protocol(f"folder:{tmp_path}")
+    splits = load(tmp_path)
     assert [len(part) for part in splits] == [36, 4, 6]
     assert f"tested on the folder '{name}'" in splits.note
 
 
 def test_a_class_may_be_called_train(tmp_path: Path) -> None:
-    assert load_protocol(f"folder:{photos(tmp_path, ('bus', 'train'))}").classes == ("bus", "train")
+    assert load(photos(tmp_path, ("bus", "train"))).classes == ("bus", "train")
 
 
 def test_grey_files_make_grey_images_and_one_coloured_file_makes_all_coloured(tmp_path: Path) -> None:
     for name in ("ant", "bee"):
         for index in range(4):
             write(tmp_path / name / f"{index}.png", mode="L", seed=index)
-    assert load_protocol(f"folder:{tmp_path}").train.images.shape[1] == 1
-    assert load_protocol(f"folder:{tmp_path}", colour="rgb").train.images.shape[1] == 3
+    assert load(tmp_path).train.images.shape[1] == 1
+    assert load(tmp_path, colour="rgb").train.images.shape[1] == 3
     write(tmp_path / "ant" / "colour.png")
-    assert load_protocol(f"folder:{tmp_path}").train.images.shape[1] == 3
+    assert load(tmp_path).train.images.shape[1] == 3
 
 
 def test_streamed_images_of_several_sizes_equal_those_in_memory(tmp_path: Path) -> None:
     root = photos(tmp_path, count=8)
-    memory, streamed = load_protocol(f"folder:{root}"), load_protocol(f"folder:{root}", memory_limit=100)
+    memory, streamed = load(root), load(root, memory_limit=100)
     assert streamed.source.endswith("streamed")
     for a, b in zip(memory, streamed, strict=True):
         for x, y in zip(make_loader(a, 3), make_loader(b, 3), strict=True):
@@ -158,9 +167,8 @@ def test_an_image_that_cannot_be_used_stops_the_run_or_is_left_out_and_named(tmp
     assert f"ant/{name} ({why}" in str(caught.value)
     assert "leave it out with --skip-bad" in str(caught.value)
     said: list[tuple[str, float | None]] = []
-    splits = load_protocol(
-        f"folder:{root}", size=16, skip_bad=True, report=lambda text, share: said.append((text, share))
-    )
+    skipping = FolderOptions(size=16, skip_bad=True)
+    splits = load_protocol(str(root), folder=skipping, report=lambda text, share: said.append((text, share)))
     lines = [text for text, share in said if share is None]
     assert sum(map(len, splits)) == 12
     assert f"ant/{name}" in splits.note
@@ -238,7 +246,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     assert "1 image beside the class folders" in notes
     assert "2 files that are no images by their names left out (.txt 1, .heic 1)" in notes or ".heic 1, .txt 1" in notes
     assert "classes 'Ant', 'ant' differ in case alone" in notes
-    assert notes.split(" / ")[0] in load_protocol(f"folder:{root}").note
+    assert notes.split(" / ")[0] in load(root).note
 
 
 def test_nested_folders_links_and_any_name_belong_to_their_class(tmp_path: Path) -> None:
@@ -252,7 +260,7 @@ def test_nested_folders_links_and_any_name_belong_to_their_class(tmp_path: Path)
     assert folder.classes == ("Käfer", "蜂")
     assert folder.labels.tolist() == [0] * 4 + [1] * 5
     assert folder.short(0) == "Käfer/0.png"
-    assert sum(map(len, load_protocol(f"folder:{root}"))) == 9
+    assert sum(map(len, load(root))) == 9
 
 
 def test_headers_tell_sizes_upright_and_colours(tmp_path: Path) -> None:
@@ -260,7 +268,7 @@ def test_headers_tell_sizes_upright_and_colours(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("CMYK", (30, 20)).save(root / "ant" / "turned.jpg", exif=exif)
-    found = survey(ImageFolder(root))
+    found = survey_folder(root)
     index = next(i for i in range(5) if found.folder.short(i) == "ant/turned.jpg")
     assert (found.heights[index], found.widths[index]) == (30, 20)
     assert found.modes == {"RGB": 4, "CMYK": 1}

@@ -10,12 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
-from fourierscale.data import prepare, protocols, sources
+from fourierscale.data import FolderOptions, Scaling, protocols, sources
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError, UnknownNameError
-from fourierscale.data.load import RawImages
-from fourierscale.data.prepare import load_protocol
-from fourierscale.data.protocols import find_protocol, list_protocols
-from fourierscale.data.splits import split_hash
+from fourierscale.data.loading import load_protocol
+from fourierscale.data.protocols import find_protocol, folder_path, list_protocols
+from fourierscale.data.reading import RawImages
+from fourierscale.data.splits import split_hash, stratified_split
+from fourierscale.data.survey import survey_folder
 from tests.data.small_sets import write_idx_set
 from tests.data.test_stl10 import write_part
 
@@ -95,7 +96,12 @@ def test_missing_scales_train_at_28_and_test_everywhere(digits: Path) -> None:
 
 def test_overrides_reach_the_datasets_and_only_training_is_augmented(digits: Path) -> None:
     splits = load_protocol(
-        "mnist-scale", data_dir=digits, kind="bicubic", enlarge="zero", resolution_mode="every", augment="warp", seed=4
+        "mnist-scale",
+        data_dir=digits,
+        scaling=Scaling(kind="bicubic", enlarge="zero"),
+        resolution_mode="every",
+        augment="warp",
+        seed=4,
     )
     assert splits.protocol.kind == splits.test.kind == "bicubic"
     assert [part.enlarge_size for part in splits] == [28, 28, 28]
@@ -126,7 +132,7 @@ def test_stl10_in_part_names_the_protocol_for_it(tmp_path: Path) -> None:
 
 def test_a_folder_is_cut_70_10_20_and_every_image_is_used(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "photos")
-    splits = load_protocol(f"folder:{folder}", size=12)
+    splits = load_protocol(str(folder), folder=FolderOptions(size=12))
     assert [len(part) for part in splits] == [35, 5, 10]
     assert splits.classes == ("class0", "class1")
     assert splits.train.labels.bincount().tolist() == [14, 21]
@@ -135,10 +141,24 @@ def test_a_folder_is_cut_70_10_20_and_every_image_is_used(tmp_path: Path) -> Non
     assert splits.note == splits.protocol.note
 
 
+def test_a_name_is_a_protocols_before_it_is_a_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "mnist-scale")
+    assert folder_path("mnist-scale") is None
+    for name in ("./mnist-scale", "folder:mnist-scale", str(tmp_path / "mnist-scale")):
+        assert load_protocol(name, folder=FolderOptions(size=12)).classes == ("class0", "class1")
+
+
+def test_a_folder_that_was_looked_at_is_not_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = survey_folder(write_folder(tmp_path))
+    monkeypatch.setattr("fourierscale.data.survey.read_header", None)
+    assert [len(part) for part in load_protocol(found)] == [35, 5, 10]
+
+
 def test_a_folder_over_the_memory_limit_streams_the_same_images(tmp_path: Path) -> None:
     folder = write_folder(tmp_path)
-    memory = load_protocol(f"folder:{folder}", size=12)
-    streamed = load_protocol(f"folder:{folder}", size=12, memory_limit=1000)
+    memory = load_protocol(str(folder), folder=FolderOptions(size=12))
+    streamed = load_protocol(str(folder), folder=FolderOptions(size=12, memory_limit=1000))
     assert streamed.source.endswith("streamed")
     assert streamed.hashes == memory.hashes
     for a, b in zip(streamed, memory, strict=True):
@@ -160,17 +180,23 @@ def test_every_protocol_is_consistent_with_itself() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "error", "text"),
     [
-        ("minst-scale", {}, UnknownNameError, "did you mean 'mnist-scale'"),
-        ("zzz", {}, UnknownNameError, "folder:PATH"),
-        ("folder:", {}, DataError, "path of a folder"),
-        ("folder:/no/such/place", {}, MissingDataError, "no such folder"),
-        ("mnist-scale", {"size": 64}, DataError, "size is for folder:PATH"),
-        ("folder:x", {"size": 1}, DataError, "2 or more"),
+        (
+            "minst-scale",
+            {},
+            UnknownNameError,
+            "or no such folder: did you mean 'mnist-scale'",
+        ),
+        ("zzz", {}, UnknownNameError, "no protocol 'zzz', or no such folder: choose one of mnist-scale"),
+        ("", {}, DataError, "path of a folder"),
+        ("/no/such/place", {}, MissingDataError, "no such folder"),
+        ("./mnist-scale", {}, MissingDataError, "mnist-scale: expected a folder of class folders, there is no such"),
+        ("mnist-scale", {"size": 64}, DataError, "size is for a folder of images"),
+        ("photos", {"size": 1}, DataError, "2 or more"),
     ],
 )
 def test_mistakes_are_data_errors(name: str, options: dict[str, int], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        load_protocol(name, **options)  # type: ignore[arg-type]
+        load_protocol(name, folder=FolderOptions(**options))  # type: ignore[arg-type]
 
 
 def test_too_few_images_are_refused(tmp_path: Path) -> None:
@@ -178,12 +204,12 @@ def test_too_few_images_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingDataError, match="10 images are too few"):
         load_protocol("mnist-scale", data_dir=tmp_path)
     with pytest.raises(DataError, match="cannot take 999 out of 35"):
-        load_protocol(f"folder:{write_folder(tmp_path / 'photos')}", size=8, train_size=999)
+        load_protocol(str(write_folder(tmp_path / "photos")), folder=FolderOptions(size=8), train_size=999)
 
 
 def test_hashes_are_of_the_index_lists(digits: Path) -> None:
     splits = load_protocol("mnist-scale", data_dir=digits)
     labels = np.concatenate([np.arange(600) % 10, np.arange(100) % 10])
-    indices = prepare.stratified_split(labels, {"train": 100, "val": 20, "test": 500}, 0)
+    indices = stratified_split(labels, {"train": 100, "val": 20, "test": 500}, 0)
     assert splits.hashes == {name: split_hash(part) for name, part in indices.items()}
     assert protocols.PROTOCOLS["mnist-scale"].hashes[0].startswith("7ef514b6c82e")

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from fourierscale.data.batching import make_loader
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.scaled import ScaledDataset
-from fourierscale.data.streamed import StreamedImages
+from fourierscale.data.stored import StreamedImages
 from fourierscale.functional import downscale
 
 RESOLUTIONS = [5, 8, 11, 16]

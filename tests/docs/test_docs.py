@@ -27,6 +27,7 @@ from fourierscale import training
 from fourierscale.cli import main
 from fourierscale.data import find_protocol, get_augmentation
 from fourierscale.data.folder import ImageFolder
+from fourierscale.data.opening import open_folder
 from fourierscale.data.registry import DATASETS
 from fourierscale.lab.bench import choose_cases
 from fourierscale.models import list_models, load_pretrained
@@ -176,16 +177,16 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, A
     return seen[0]
 
 
-def known_data(config: Any, report: Any = None) -> Any:
+def known_data(config: Any, report: Any = None, survey: Any = None) -> Any:
     """In place of loading images: the protocol and the augmentation exist."""
     get_augmentation(config.data.augment, **config.data.augment_settings)
-    return find_protocol(config.data.protocol, size=config.data.size)
+    return find_protocol(config.data.protocol) if survey is None else open_folder(survey, config.data)[0]
 
 
 def build_only(config: Any, folder: Any, resume: bool, splits: Any) -> None:
     """In place of training: the model is built, without memory, as the config and the data say."""
     dataset = DATASETS.get(splits.dataset)
-    classes = ImageFolder(splits.dataset.removeprefix("folder:")).classes if dataset is None else dataset.classes
+    classes = ImageFolder(splits.dataset).classes if dataset is None else dataset.classes
     resolved = resolve_model(config, splits, len(classes), 3 if dataset is None else dataset.shape[0])
     with torch.device("meta"):
         fourierscale.create_model(resolved.model.name, **resolved.model.overrides)

@@ -69,9 +69,9 @@ def test_every_command_of_the_tutorial_runs_and_prints_what_it_shows(
 def test_the_sample_folder_is_mixed_the_same_every_time_and_never_overwrites(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fourierscale.data import ImageFolder, sample_folder, survey
+    from fourierscale.data import ImageFolder, sample_folder, survey_folder
 
-    found = survey(ImageFolder(sample_folder(tmp_path / "a", per_class=8)))
+    found = survey_folder(sample_folder(tmp_path / "a", per_class=8))
     assert len(set(found.heights.tolist())) >= 3
     assert 0 < found.elongated < 80
     assert {path.suffix for path in found.folder.paths} == {".png", ".jpg"}

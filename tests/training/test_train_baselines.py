@@ -77,7 +77,7 @@ def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tm
 def test_baselines_train_on_photographs_with_their_recipe(name: str, photos: Path, tmp_path: Path) -> None:
     settings = ("train.progress=false", "eval.sample=2", "data.size=16", "data.batch_size=4", "data.augment=none")
     done = train_by_command(
-        name, tmp_path / "run", "--data", f"folder:{photos}", "--no-onnx", "--seed", "1", settings=settings
+        name, tmp_path / "run", "--data", str(photos), "--no-onnx", "--seed", "1", settings=settings
     )
     assert done["optim"]["step_size"] == 100
     assert done["model"]["overrides"]["classes"] == 3
@@ -109,5 +109,5 @@ def test_a_second_training_of_one_process_has_a_folder_of_its_own(monkeypatch) -
 
 
 def test_a_model_for_digits_refuses_photographs_in_one_line(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["train", "--model", "cnn-mnist", "--data", f"folder:{photos}", "--set", "data.size=40"]) == 2
+    assert main(["train", "--model", "cnn-mnist", "--data", str(photos), "--set", "data.size=40"]) == 2
     assert "enlarge_size is 28" in capsys.readouterr().err

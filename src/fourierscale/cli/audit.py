@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -30,7 +31,8 @@ def audit(
         ),
     ],
     data: Annotated[
-        str | None, typer.Option(help="Protocol, folder:PATH, or random; that of the model, or MNIST, if not given.")
+        str | None,
+        typer.Option(help="Protocol, folder of images, or random; the model's own, or MNIST, if not given."),
     ] = None,
     images: Annotated[int, typer.Option(min=1, help="How many test images.")] = 16,
     resolutions: Annotated[
@@ -155,7 +157,7 @@ def find_pictures(
 
     Args:
         opened: The model.
-        data: A protocol, ``folder:PATH`` or ``random``; None to choose.
+        data: A protocol, a folder of images, or ``random``; None to choose.
         count: How many.
         size: Side of the images of a folder, or of random ones.
         data_dir: Folder that already holds the files.
@@ -164,8 +166,9 @@ def find_pictures(
     """
     from fourierscale.auditing import AuditError
     from fourierscale.auditing.table import spread
-    from fourierscale.cli.found import folder_settings
+    from fourierscale.cli.found import folder_options
     from fourierscale.data import DataError, load_protocol
+    from fourierscale.data.protocols import bare_name
     from fourierscale.functional import downscale
 
     digits = opened.channels in (1, None) and opened.side in (28, None) and size is None
@@ -174,13 +177,14 @@ def find_pictures(
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
     # the test images of a run are those that its own seed split off
-    options = dict(opened.loading) if chosen == opened.data.get("protocol") else {}
-    options |= folder_settings(opened.data, chosen)
+    options = dict(opened.loading) if bare_name(chosen) == bare_name(str(opened.data.get("protocol"))) else {}
+    if data_dir is not None:
+        options["data_dir"] = data_dir
+    folder = folder_options(opened.data, chosen)
     if size is not None:
-        options["lowest"] = None
-    options |= {key: value for key, value in (("data_dir", data_dir), ("size", size)) if value is not None}
+        folder = replace(folder, size=size, lowest=None)
     try:
-        splits = load_protocol(chosen, offline=offline, report=report, **options)
+        splits = load_protocol(chosen, offline=offline, report=report, folder=folder, **options)
     except DataError as error:
         if data is not None:
             raise

@@ -15,12 +15,13 @@ from rich.table import Table
 from fourierscale.cli.progress import progress_bars
 from fourierscale.data import sources
 from fourierscale.data.cache import cache_folder
-from fourierscale.data.prepare import ScaledSplits, load_protocol
-from fourierscale.data.protocols import FOLDER, Protocol, list_protocols
+from fourierscale.data.loading import ScaledSplits, load_protocol
+from fourierscale.data.protocols import Protocol, folder_path, list_protocols
 from fourierscale.data.registry import DATASETS, Dataset
 from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import contact_sheet
+from fourierscale.data.survey import FolderOptions
 
 __all__ = ["app"]
 
@@ -48,7 +49,7 @@ def list_datasets() -> None:
         train, val, test = protocol.sizes
         sizes = f"{protocol.train_size or train:,}, {val:,}, {test:,}"
         table.add_row(protocol.name, sizes, _span(protocol), protocol.kind)
-    table.add_row("folder:PATH", "70, 10, 20 %", "size/4..size", "ideal")
+    table.add_row("FOLDER", "70, 10, 20 %", "size/4..size", "ideal")
     table.caption = "'fourierscale data show NAME' loads one and draws it."
     console.print(table)
 
@@ -86,24 +87,25 @@ def get(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a protocol, or folder:PATH for a folder of class folders.")],
+    name: Annotated[str, typer.Argument(help="Name of a protocol, or a folder of class folders of images.")],
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write the picture; NAME.png if not given.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
     size: Annotated[
-        int | None, typer.Option(help="Highest resolution of folder:PATH; follows from the images if not given.")
+        int | None, typer.Option(help="Highest resolution of a folder's images; follows from the images if not given.")
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Go on without images of folder:PATH that cannot be used.")
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the splits and resolutions.")] = 0,
 ) -> None:
     """Load a protocol, count its images per split, resolution and class, and draw some at every resolution."""
-    path = out or Path(_file_name(name))
+    folder = FolderOptions(size=size, skip_bad=skip_bad)
+    path = out or Path(f"{name if (images := folder_path(name)) is None else images.resolve().name}.png")
     if not path.resolve().parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no such folder to write it in")
     with progress_bars() as report:
-        splits = load_protocol(name, data_dir, offline, seed, report, size=size, skip_bad=skip_bad)
+        splits = load_protocol(name, data_dir=data_dir, offline=offline, seed=seed, folder=folder, report=report)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(splits.protocol.name)}[/bold]: {escape(splits.note)}", soft_wrap=True)
     console.print(f"source: {splits.source}", markup=False, soft_wrap=True)
@@ -116,10 +118,6 @@ def show(
     sheet = contact_sheet(splits.test, f"{splits.protocol.name}, test images, {splits.protocol.kind} downscaling")
     sheet.save(path)
     console.print(f"wrote {path}, {sheet.width} x {sheet.height} pixels", markup=False, soft_wrap=True)
-
-
-def _file_name(name: str) -> str:
-    return (f"folder-{Path(name.removeprefix(FOLDER)).resolve().name}" if name.startswith(FOLDER) else name) + ".png"
 
 
 def _named(splits: ScaledSplits) -> list[tuple[str, ScaledDataset]]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fourierscale.cli.found import MODEL_HELP, find_model, folder_settings
+from fourierscale.cli.found import MODEL_HELP, find_model, folder_options
 
 __all__ = ["evaluate"]
 
@@ -17,7 +17,7 @@ __all__ = ["evaluate"]
 def evaluate(
     model: Annotated[str, typer.Argument(help=MODEL_HELP)],
     data: Annotated[
-        str | None, typer.Option(help="Protocol or folder:PATH; that of its training if not given.")
+        str | None, typer.Option(help="Protocol, or folder of images; that of its training if not given.")
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
@@ -32,8 +32,8 @@ def evaluate(
 
     from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
-    from fourierscale.data import load_protocol
-    from fourierscale.data.protocols import FOLDER
+    from fourierscale.data import Scaling, load_protocol
+    from fourierscale.data.protocols import bare_name, folder_path
     from fourierscale.training.errors import ConfigError
     from fourierscale.training.evaluate import evaluate as measure
     from fourierscale.training.picture import draw_metrics
@@ -48,18 +48,17 @@ def evaluate(
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
     about, trained = found.data, found.info.get("config", {}).get("data", {})
-    own = data is None or data == about["protocol"]
-    name = str(about["protocol"] if data is None else data)
+    name = str(about["protocol"]) if data is None else bare_name(data)
+    own, of_folder = name == about["protocol"], folder_path(name) is not None
     with progress_bars() as report:
         splits = load_protocol(
             name,
-            data_dir or (trained.get("data_dir") if own else None),
-            offline,
-            trained.get("seed", 0) if own else 0,
-            report,
-            kind=about["kind"] if own else None,
-            boundary=about.get("boundary", "circular"),
-            **folder_settings(about, name),
+            data_dir=data_dir or (trained.get("data_dir") if own else None),
+            offline=offline,
+            seed=trained.get("seed", 0) if own else 0,
+            scaling=Scaling(kind=about["kind"] if own else None, boundary=about.get("boundary", "circular")),
+            folder=folder_options(about, name),
+            report=report,
         )
     channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
     if channels != needed or len(splits.classes) != len(about["classes"]):
@@ -67,12 +66,12 @@ def evaluate(
             f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
             f"{channels} and {len(splits.classes)}"
         )
-    if name.startswith(FOLDER) and list(splits.classes) != about["classes"]:
+    if of_folder and list(splits.classes) != about["classes"]:
         raise ConfigError(
             f"the model knows the classes {', '.join(about['classes'][:5])}, ..., {name} has "
             f"{', '.join(splits.classes[:5])}, ...: name its folders as the model's classes"
         )
-    if own and splits.hashes != about["hashes"] and name.startswith(FOLDER):
+    if own and splits.hashes != about["hashes"] and of_folder:
         typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
     metrics = measure(
         found.model,
@@ -98,7 +97,7 @@ def evaluate(
 def _file_stem(*parts: str) -> str:
     """Parts of a name as a file may be called.
 
-    >>> _file_stem("metrics", "folder:my photos", "20")
-    'metrics-folder-my-photos-20'
+    >>> _file_stem("metrics", "my photos", "20")
+    'metrics-my-photos-20'
     """
     return "-".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts)

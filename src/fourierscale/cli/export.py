@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from torch import Tensor
 
-from fourierscale.cli.found import MODEL_HELP, find_model, folder_settings
+from fourierscale.cli.found import MODEL_HELP, find_model, folder_options
 
 __all__ = ["export"]
 
@@ -73,13 +73,13 @@ def _real_images(about: dict[str, Any], raw: bool, count: int = 8) -> tuple[Tens
     """A few test images as the file takes them, if they are on this machine; and how to call them."""
     import torch
 
-    from fourierscale.data import load_protocol
+    from fourierscale.data import Scaling, load_protocol
     from fourierscale.data.errors import DataError
     from fourierscale.functional.enlarging import enlarge_to
 
     try:
-        settings = folder_settings(about, about["protocol"])
-        splits = load_protocol(about["protocol"], None, True, 0, kind=about["kind"], **settings)
+        folder = folder_options(about, about["protocol"])
+        splits = load_protocol(about["protocol"], offline=True, scaling=Scaling(kind=about["kind"]), folder=folder)
         x, _ = splits.test.largest(count)
     except (DataError, OSError, ImportError, IndexError):
         return None, "no real ones, which are not on this machine"

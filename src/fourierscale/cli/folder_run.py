@@ -12,53 +12,36 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from fourierscale.data import ScaledSplits
-    from fourierscale.data.progress import ProgressCallback
+    from fourierscale.data import ScaledSplits, Survey
     from fourierscale.training import Config
     from fourierscale.training.choices import Choice
 
-__all__ = ["choices_table", "choose_settings", "finish", "images_of", "refuse_preset"]
+__all__ = ["choices_table", "choose_settings", "finish", "refuse_preset"]
 
 
-def images_of(config: Config) -> Path | None:
-    """The folder that a config trains on; None if its images are others."""
-    from fourierscale.data.open_folder import folder_path
-    from fourierscale.data.protocols import FOLDER
-
-    return folder_path(config.data.protocol) if config.data.protocol.startswith(FOLDER) else None
-
-
-def refuse_preset(folder: Path) -> None:
+def refuse_preset(images: str) -> None:
     """A word that is no folder but names a preset was meant as one."""
     from fourierscale.training import list_presets
     from fourierscale.training.errors import ConfigError
 
-    if not folder.exists() and str(folder) in list_presets():
-        raise ConfigError(f"{folder} is no folder of images but a preset: fourierscale train --config {folder}")
+    if images in list_presets() and not Path(images).exists():
+        raise ConfigError(f"{images} is no folder of images but a preset: fourierscale train --config {images}")
 
 
-def choose_settings(
-    config: Config, images: Path, given: Collection[str], auto: bool, show: bool, report: ProgressCallback
-) -> Config:
-    """Look at the images, choose what the user has not set, and print a table of it.
+def choose_settings(config: Config, found: Survey, given: Collection[str], show: bool) -> Config:
+    """Choose what the user has not set, and print a table of it.
 
     Args:
         config: What is known so far.
-        images: The folder.
+        found: The images.
         given: Fields that the user has set.
-        auto: Whether to choose; a config of the user's own stays as it is.
         show: Whether to print.
-        report: Told how far the look at the images is.
     """
     import torch
 
-    from fourierscale.data import ImageFolder, survey
     from fourierscale.training.choices import choose
 
-    if not auto:
-        return config
     gpu = torch.cuda.is_available() and config.train.accelerator in ("auto", "gpu", "cuda")
-    found = survey(ImageFolder(images), report)
     if len(found.bad) == len(found.folder) or (found.bad and not config.data.skip_bad):
         return config  # loading the images finds what else is wrong with them, and says all of it
     config, choices = choose(config, found, given, gpu)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-__all__ = ["Found", "find_model", "folder_settings"]
+if TYPE_CHECKING:
+    from fourierscale.data import FolderOptions
+    from fourierscale.data.decode import Colour
+
+__all__ = ["Found", "find_model", "folder_options"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
@@ -26,30 +30,34 @@ class Found:
     @property
     def data(self) -> dict[str, Any]:
         """How its images were prepared."""
+        from fourierscale.data.protocols import bare_name
         from fourierscale.training.errors import CheckpointError
 
         data = self.info.get("data")
         if not isinstance(data, dict):
             raise CheckpointError("the description of these weights does not say how images are prepared: train again")
-        return data
+        return {**data, "protocol": bare_name(str(data.get("protocol")))}
 
 
-def folder_settings(about: Mapping[str, Any], protocol: str) -> dict[str, Any]:
-    """How ``load_protocol`` opens ``folder:PATH`` for a model: as the folder that it was trained on.
+def folder_options(about: Mapping[str, Any], name: str) -> FolderOptions:
+    """How ``load_protocol`` opens a folder of images for a model: as the one that it was trained on.
 
     Args:
         about: How the model's images were prepared, ``data`` of its description; may be empty.
-        protocol: The images; nothing follows for others than a folder's.
+        name: The images; nothing follows for others than a folder's.
     """
-    if not protocol.startswith("folder:") or "channels" not in about:
-        return {}
-    settings: dict[str, Any] = {"colour": "grey" if about["channels"] == 1 else "rgb"}
+    from fourierscale.data import FolderOptions
+    from fourierscale.data.protocols import bare_name, folder_path
+
+    settings: dict[str, Any] = {}
+    if folder_path(name) is None or "channels" not in about:
+        return FolderOptions()
     if about.get("shape") is not None:
         levels = about["resolutions"]
-        settings |= {"size": max(levels), "lowest": min(levels), "shape": about["shape"]}
-    if protocol == about.get("protocol"):
-        settings["skip_bad"] = bool(about.get("skip_bad"))
-    return settings
+        settings = {"size": max(levels), "lowest": min(levels), "shape": about["shape"]}
+    own = bare_name(name) == bare_name(str(about.get("protocol")))
+    colour: Colour = "grey" if about["channels"] == 1 else "rgb"
+    return FolderOptions(colour=colour, skip_bad=own and bool(about.get("skip_bad")), **settings)
 
 
 def find_model(name: str) -> Found:

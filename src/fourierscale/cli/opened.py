@@ -31,7 +31,7 @@ class Opened:
         side: Of the largest images that it was made for; None if nobody says.
         enlarge: How images reach a model of one input size.
         data: How its images were prepared, as a run's ``model.json`` says; empty if it has none.
-        loading: How its images were loaded (``data_dir``, ``seed``, ``size``), as the run's config says.
+        loading: How its images were loaded (``data_dir``, ``seed``), as the run's config says.
         trained: Whether its answers may mean something.
     """
 
@@ -72,7 +72,7 @@ def _trained(name: str) -> Opened:
     data = found.data
     side = data["fit_size"] if data["fit"] else max(data["resolutions"])
     config = found.info.get("config", {}).get("data", {})
-    loading = {key: config[key] for key in ("data_dir", "seed", "size") if config.get(key) is not None}
+    loading = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
     return Opened(str(found.info["model"]), found.model, "", int(data["channels"]), side, data["fit"], data, loading)
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fourierscale.data.protocols import folder_path
 from fourierscale.lab.tables.paper import paper_rows
 
 __all__ = ["metrics_table"]
@@ -35,7 +36,7 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     table.caption = "± standard error; in brackets after one temperature, fitted on validation images"
     console.print(table)
     console.print(_resolutions(metrics, console.width))
-    if protocol.startswith("folder:"):
+    if folder_path(protocol) is not None:
         console.print(_classes(metrics), markup=False)
     left_out = metrics["scale_con_left_out"]
     how = "every resolution really downscaled"

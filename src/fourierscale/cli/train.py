@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -19,8 +20,8 @@ __all__ = ["train"]
 
 
 def train(
-    folder: Annotated[
-        Path | None, typer.Argument(help="A folder of class folders of images of yours; the rest follows from them.")
+    images: Annotated[
+        str | None, typer.Argument(help="A folder of class folders of images of yours; the rest follows from them.")
     ] = None,
     config: Annotated[
         str | None,
@@ -32,7 +33,7 @@ def train(
     model: Annotated[
         str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Name of a protocol, or folder:PATH.")] = None,
+    data: Annotated[str | None, typer.Option(help="Name of a protocol, or a folder of images.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
     seed: Annotated[int | None, typer.Option(help="Weights, order, augmentation, dropout.")] = None,
@@ -52,20 +53,20 @@ def train(
 ) -> None:
     """Train a model into a folder that can be resumed, evaluated and loaded.
 
-    A folder of images is enough (or --data folder:PATH): what is not set follows from them and is said.
+    A folder of images is enough (or --data FOLDER): what is not set follows from them and is said.
 
     Such a run ends with report.html and model.onnx.
     """
+    from fourierscale.data.protocols import folder_path
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
 
-    if folder is not None:
-        if data is not None:
-            raise ConfigError(f"give the images once: the folder {folder}, or --data {data}")
-        data = f"folder:{folder}"
+    if images is not None and data is not None:
+        raise ConfigError(f"give the images once: {images}, or --data {data}")
+    data = images if data is None else data
     given = {
         "model.name": model,
-        "data.protocol": data,
+        "data.protocol": data and json.dumps(data),  # a folder may have the name of a number
         "data.data_dir": data_dir,
         "train.epochs": epochs,
         "train.seed": seed,
@@ -75,7 +76,7 @@ def train(
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
     changes += ["data.skip_bad=true"] if skip_bad else []
-    source = config or ("folder" if model is None and (data or "").startswith("folder:") else _recipe(model))
+    source = config or ("folder" if model is None and data and folder_path(data) else _recipe(model))
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -84,26 +85,29 @@ def train(
             raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
     resolved = load_config(source, changes)
 
-    from fourierscale.cli.folder_run import choose_settings, finish, images_of, refuse_preset
+    from fourierscale.cli.folder_run import choose_settings, finish, refuse_preset
     from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
+    from fourierscale.data import survey_folder
     from fourierscale.training import load_splits, train
     from fourierscale.training.picture import draw_metrics
     from fourierscale.training.run import is_first_process
 
     if resolved.train.num_nodes > 1 and out is None:
         raise ConfigError("several machines need one folder for the run that all of them see: give it as --out")
-    images = images_of(resolved)
-    if folder is not None:
-        refuse_preset(folder)
+    folder, survey = folder_path(resolved.data.protocol), None
+    if images is not None:
+        refuse_preset(images)
     check_folder(out or Path("runs"))
-    run = out or _folder(images.resolve().name if images is not None else config or model or source)
+    run = out or _run_folder(folder.resolve().name if folder is not None else config or model or source)
     main_process = is_first_process()
     with progress_bars() as report:
-        if images is not None and not resume:
-            names = [change.partition("=")[0].strip() for change in changes]
-            resolved = choose_settings(resolved, images, names, source == "folder", main_process, report)
-        splits = load_splits(resolved, report)
+        if folder is not None:
+            survey = survey_folder(resolved.data.protocol, report)
+            if source == "folder":  # a config of the user's own stays as it is
+                names = [change.partition("=")[0].strip() for change in changes]
+                resolved = choose_settings(resolved, survey, names, main_process)
+        splits = load_splits(resolved, report, survey)
     with _logging(main_process):
         metrics = train(resolved, run, resume, splits=splits)
     if main_process:
@@ -111,7 +115,7 @@ def train(
         draw_metrics(metrics, run / "metrics.png", title, splits.protocol.boundary)
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
-        if images is not None:
+        if folder is not None:
             finish(run, splits, onnx)
 
 
@@ -126,7 +130,7 @@ def _recipe(model: str | None) -> str:
         raise ConfigError(str(error)) from None
 
 
-def _folder(name: str) -> Path:
+def _run_folder(name: str) -> Path:
     # Processes of one run start moments apart: those that a process starts take over its choice.
     stamp, _, process = os.environ.get("FOURIERSCALE_RUN", "").partition("@")
     if not stamp or process == str(os.getpid()):

@@ -17,17 +17,16 @@ from fourierscale.data.errors import (
 )
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
-from fourierscale.data.prepare import ScaledSplits, load_protocol
+from fourierscale.data.loading import ScaledSplits, Scaling, load_protocol
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
 from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
-from fourierscale.data.sized import SizedImages
 from fourierscale.data.sources import CachedFile, RawImages, get_dataset, verify_cache
 from fourierscale.data.splits import assign_resolutions, split_classes, split_hash, stratified_split, subset
 from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
-from fourierscale.data.streamed import StreamedImages
-from fourierscale.data.survey import Survey, survey
+from fourierscale.data.stored import SizedImages, StreamedImages
+from fourierscale.data.survey import FolderOptions, Survey, survey_folder
 from fourierscale.data.warp import Warp
 from fourierscale.functional.enlarging import enlarge_to
 
@@ -40,6 +39,7 @@ __all__ = [
     "CorruptFileError",
     "Cutout",
     "DataError",
+    "FolderOptions",
     "FormatError",
     "HorizontalFlip",
     "ImageFolder",
@@ -52,6 +52,7 @@ __all__ = [
     "ResolutionBatchSampler",
     "ScaledDataset",
     "ScaledSplits",
+    "Scaling",
     "SizedImages",
     "SourceError",
     "Step",
@@ -75,7 +76,7 @@ __all__ = [
     "split_hash",
     "stratified_split",
     "subset",
-    "survey",
+    "survey_folder",
     "verify_cache",
     "write_idx",
 ]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fourierscale.data.decode import MAX_PIXELS, Colour, decode_image
-from fourierscale.data.errors import FormatError, MissingDataError
+from fourierscale.data.decode import MAX_PIXELS, Colour, Shape, decode_image
+from fourierscale.data.errors import DataError, FormatError, MissingDataError
+from fourierscale.data.progress import for_each
 
 __all__ = ["ImageFolder", "stack"]
 
@@ -151,7 +151,16 @@ class ImageFolder:
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         """Decode image ``index``: ``(C, H, W)``, unsigned bytes."""
-        return decode_image(self.paths[index], colour=self.colour, max_pixels=self.max_pixels)
+        return self.decode(index)
+
+    def decode(self, index: int, size: int | None = None, shape: Shape = "crop") -> NDArray[np.uint8]:
+        """Decode image ``index``, as a square of ``size`` if it is given; see :func:`decode_image`."""
+        return decode_image(self.paths[index], colour=self.colour, size=size, max_pixels=self.max_pixels, shape=shape)
+
+    def why(self, index: int, error: DataError) -> str:
+        """Why image ``index`` cannot be used, without its path."""
+        text = str(error).removeprefix(f"{self.paths[index]}: ")
+        return text.removeprefix("cannot be read as an image (").removesuffix(")") if "cannot be" in text else text
 
     def __repr__(self) -> str:
         return f"ImageFolder({str(self.root)!r}: {len(self)} images, {len(self.classes)} classes)"
@@ -166,16 +175,8 @@ class ImageFolder:
         Raises:
             FormatError: Two images differ in size and no ``size`` is given.
         """
-
-        def decode(path: Path) -> NDArray[np.uint8]:
-            return decode_image(path, colour=self.colour, size=size, max_pixels=self.max_pixels)
-
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:  # Pillow decodes outside Python's lock
-            try:
-                return stack(len(self), pool.map(decode, self.paths), [str(path) for path in self.paths])
-            except BaseException:
-                pool.shutdown(cancel_futures=True)  # one bad image: do not decode the rest first
-                raise
+        images = for_each(len(self), lambda index: self.decode(index, size))
+        return stack(len(self), images, [str(path) for path in self.paths])
 
 
 def stack(count: int, images: Iterable[NDArray[np.uint8]], names: list[str]) -> NDArray[np.uint8]:

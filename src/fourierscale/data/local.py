@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fourierscale.data import stl10
 from fourierscale.data.errors import CorruptFileError, MissingDataError
-from fourierscale.data.load import RawImages, is_imagenette, load
 from fourierscale.data.published import find_published
+from fourierscale.data.reading import RawImages, is_imagenette, read_dataset
 from fourierscale.data.registry import DATASETS, Dataset
 
 __all__ = ["load_folder"]
@@ -31,7 +31,7 @@ def load_folder(dataset: Dataset, data_dir: Path) -> RawImages:
         if paths:
             compared = [_compare(dataset, path) for path in paths if path.is_file()]
             note = "" if compared and all(compared) else ", not compared with published digests"
-            return load(dataset, paths, f"local folder {folder}{note}")
+            return read_dataset(dataset, paths, f"local folder {folder}{note}")
     names = [forms[0].name for forms in dataset.files]
     raise MissingDataError(
         f"{data_dir}: expected {', '.join(names)} there or in {', '.join(filter(None, dataset.places))}"

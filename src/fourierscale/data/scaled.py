@@ -13,9 +13,8 @@ from torch.utils.data import Dataset
 
 from fourierscale.data.augment import Augmentation, get_augmentation
 from fourierscale.data.moving import moved
-from fourierscale.data.sized import SizedImages
 from fourierscale.data.splits import assign_resolutions
-from fourierscale.data.streamed import StreamedImages
+from fourierscale.data.stored import StoredImages
 from fourierscale.functional import downscale
 from fourierscale.functional.bands import Boundary, check_boundary
 from fourierscale.functional.enlarging import Enlarging, enlarge_to
@@ -60,8 +59,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
     A batch holds one resolution. Where images are fitted to one size it may hold several, in any order.
 
     Args:
-        images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array, or :class:`StreamedImages`; or
-            :class:`SizedImages`, of several sizes.
+        images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array; or :class:`SizedImages` or
+            :class:`StreamedImages`, of several sizes.
         labels: ``(N,)``, the class of each image.
         resolutions: The resolutions ``m <= n``; a single one for a set at one scale.
         resolution_mode: ``"one"``: each image has one resolution, fixed by the seed, all equally frequent (see
@@ -86,7 +85,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
 
     def __init__(
         self,
-        images: Tensor | NDArray[np.uint8] | StreamedImages | SizedImages,
+        images: Tensor | NDArray[np.uint8] | StoredImages,
         labels: ArrayLike,
         resolutions: Sequence[int],
         *,
@@ -129,7 +128,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             raise ValueError(f"expected every std to be above 0, got {self.std.flatten().tolist()}")
         if own is not None:
             self.item_resolutions = np.array(own, dtype=np.int64)
-            self._check_own(isinstance(images, SizedImages))
+            self._check_own()
         elif resolution_mode == "one":
             self.item_resolutions = assign_resolutions(classes, self.resolutions, seed)
         else:
@@ -144,13 +143,13 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         if not self.resolutions or not 1 <= self.resolutions[0] <= self.resolutions[-1] <= shape[3]:
             raise ValueError(f"expected resolutions from 1 to the images' {shape[3]}, got {self.resolutions}")
 
-    def _check_own(self, sized: bool) -> None:
+    def _check_own(self) -> None:
         if self.resolution_mode != "one" or self.item_resolutions.shape != self.labels.shape:
             raise ValueError("expected own to give each image one resolution, with resolution_mode='one'")
         unknown = sorted(set(self.item_resolutions.tolist()) - set(self.resolutions))
         if unknown:
             raise ValueError(f"expected the images' own resolutions among {self.resolutions}, got {unknown}")
-        if sized and (self.images.sizes < self.item_resolutions).any():  # type: ignore[union-attr]
+        if isinstance(self.images, StoredImages) and (self.images.sizes < self.item_resolutions).any():
             raise ValueError("expected no image smaller than its own resolution")
 
     def _per_channel(self, values: Sequence[float] | None, default: float) -> Tensor:

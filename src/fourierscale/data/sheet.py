@@ -20,7 +20,7 @@ __all__ = ["contact_sheet"]
 GAP, MARGIN, TITLE, LABEL = 6, 20, 44, 72  # pixels
 PAPER, INK, FAINT = (250, 250, 248), (30, 30, 34), (120, 120, 126)
 ROWS = 25  # more than this are set in two panels
-MOST = 2 * ROWS
+MOST_ROWS = 2 * ROWS
 
 
 def contact_sheet(dataset: ScaledDataset, title: str, columns: int = 10) -> Picture:
@@ -58,9 +58,9 @@ def contact_sheet(dataset: ScaledDataset, title: str, columns: int = 10) -> Pict
 
 def _some(resolutions: Sequence[int]) -> list[int]:
     """The resolutions, or as many of them as fit, evenly spaced."""
-    if len(resolutions) <= MOST:
+    if len(resolutions) <= MOST_ROWS:
         return list(resolutions)
-    return [resolutions[round(i)] for i in np.linspace(0, len(resolutions) - 1, MOST)]
+    return [resolutions[round(i)] for i in np.linspace(0, len(resolutions) - 1, MOST_ROWS)]
 
 
 def _examples(dataset: ScaledDataset, resolution: int, count: int) -> list[NDArray[np.uint8]]:

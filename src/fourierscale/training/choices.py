@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fourierscale.data.open_folder import plan_splits
-from fourierscale.data.survey import LARGEST, Survey, choose_resolutions, own_resolutions
+from fourierscale.data.survey import TOP_LEVEL, FolderPlan, Survey
 from fourierscale.training.config import Config
 
 __all__ = ["Choice", "choose"]
@@ -45,14 +44,10 @@ def choose(
         given: Fields that the user has set, such as ``"data.size"``; they stay as they are.
         gpu: Whether a GPU computes.
     """
-    data, folder = config.data, found.folder
-    most = LARGEST if gpu else ON_CPU
-    resolutions = choose_resolutions(found.sides, data.size, data.lowest, most)
-    own = own_resolutions(found.sides, resolutions)
-    kept = np.flatnonzero(own > 0)
-    splits, how = plan_splits(folder, kept, data.seed)
-    sizes = [len(splits[name]) for name in ("train", "val", "test")]
-    colour = data.colour or found.colour
+    data = config.data
+    most = TOP_LEVEL if gpu else ON_CPU
+    plan = found.plan(data, data.seed, most)
+    resolutions, sizes = plan.resolutions, [len(plan.splits[name]) for name in ("train", "val", "test")]
     batch = int(2 ** np.clip(np.floor(np.log2(max(sizes[0] / 16, 1))), 3, 6))
     epochs = int(np.clip(round(SEEN / sizes[0]), 15, 100))
     size = resolutions[-1]
@@ -60,7 +55,7 @@ def choose(
     chosen = {
         "data.size": size,
         "data.lowest": resolutions[0],
-        "data.colour": colour,
+        "data.colour": data.colour or found.colour,
         "data.batch_size": batch,
         "train.epochs": epochs,
         "model.overrides.pool": pool,
@@ -68,20 +63,11 @@ def choose(
     if config.model.name != "scalenet-folder":
         del chosen["model.overrides.pool"]
     config = config.replaced(f"{name}={value}" for name, value in chosen.items() if name not in given)
-    return config, _table(config, found, own[kept], resolutions, sizes, how, most, given)
+    return config, _table(config, plan, sizes, most, given)
 
 
-def _table(
-    config: Config,
-    found: Survey,
-    own: np.ndarray[tuple[int], np.dtype[np.int64]],
-    resolutions: tuple[int, ...],
-    sizes: list[int],
-    how: str,
-    most: int,
-    given: Collection[str],
-) -> list[Choice]:
-    data, folder = config.data, found.folder
+def _table(config: Config, plan: FolderPlan, sizes: list[int], most: int, given: Collection[str]) -> list[Choice]:
+    data, found, folder, resolutions = config.data, plan.survey, plan.survey.folder, plan.resolutions
     counts = np.bincount(folder.labels, minlength=len(folder.classes))
     small, large = int(counts.argmin()), int(counts.argmax())
     uneven = counts[large] >= 3 * counts[small]
@@ -99,7 +85,7 @@ def _table(
     rows = [
         Choice("images", f"{len(folder):,}", f"in {folder.root}"),
         Choice("classes", f"{len(folder.classes)}", classes + ("; uneven: see balanced accuracy" if uneven else "")),
-        Choice("train, val, test", ", ".join(f"{size:,}" for size in sizes), how),
+        Choice("train, val, test", ", ".join(f"{size:,}" for size in sizes), plan.told),
         Choice("data.size", f"{resolutions[-1]}", why_size),
         Choice("data.lowest", f"{resolutions[0]}", f"levels {' '.join(map(str, resolutions))}"),
         Choice("data.shape", data.shape, square),
@@ -110,7 +96,7 @@ def _table(
         Choice("optim.lr", f"{optim.lr:g}", f"{optim.name}, {optim.schedule} schedule"),
         Choice("train.epochs", f"{config.train.epochs}", f"{config.train.epochs * sizes[0]:,} images seen in all"),
     ]
-    at = Counter(own.tolist())
+    at = Counter(plan.own[plan.kept].tolist())
     at_levels = ", ".join(f"{at[m]:,} at {m}" for m in resolutions if at[m])
     rows.insert(5, Choice("images at levels", f"{len(at)} of {len(resolutions)}", f"{at_levels} pixels"))
     return [replace(row, why=f"as you set it; {row.why}") if row.name in given else row for row in rows]

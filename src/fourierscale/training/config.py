@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fourierscale.data.decode import Colour, Shape
+from fourierscale.data.protocols import bare_name
+from fourierscale.data.survey import FolderOptions
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 from fourierscale.nn.checks import nearest
@@ -51,22 +52,17 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Which images.
+class DataConfig(FolderOptions):
+    """Which images; of those of a folder also what :class:`FolderOptions` says.
 
     Attributes:
-        protocol: A protocol's name, or ``folder:PATH``.
+        protocol: A protocol's name, or the path of a folder of images.
         data_dir: A folder that may hold the files; looked at first.
         offline: Try neither mirrors nor npm.
         seed: Decides splits and resolutions; the published splits have seed 0.
         kind: How to downscale, if not as the protocol says.
         boundary: What lies beyond the images' edge when they are downscaled, if not what the model says.
         train_size: Use only so many training images.
-        size: Highest resolution of ``folder:PATH``; follows from the images if not given, as ``lowest``.
-        lowest: Its lowest resolution.
-        shape: How its images become square: the centred square, or the whole image, squeezed.
-        colour: ``"rgb"`` or ``"grey"``; if not given, grey if all its images are.
-        skip_bad: Go on without images that cannot be used.
         augment: Name of the augmentation of the training images.
         augment_settings: Settings of its steps that differ from their defaults.
         batch_size: Images in a batch, all of one resolution.
@@ -84,11 +80,6 @@ class DataConfig:
     kind: Kind | None = None
     boundary: str | None = None
     train_size: int | None = None
-    size: int | None = None
-    lowest: int | None = None
-    shape: Shape = "crop"
-    colour: Colour | None = None
-    skip_bad: bool = False
     augment: str = "none"
     augment_settings: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 128
@@ -96,6 +87,10 @@ class DataConfig:
     workers: int = 0
     enlarge: Enlarging | None = None
     on_device: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "protocol", bare_name(self.protocol))
 
 
 @dataclass(frozen=True)

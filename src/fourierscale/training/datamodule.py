@@ -14,14 +14,14 @@ from fourierscale.data import (
     ResolutionBatchSampler,
     ScaledDataset,
     ScaledSplits,
+    Scaling,
+    Survey,
     get_augmentation,
     load_protocol,
     make_loader,
 )
-from fourierscale.data.prepare import FOLDER_SETTINGS
 from fourierscale.data.progress import ProgressCallback
-from fourierscale.data.protocols import FOLDER
-from fourierscale.data.sized import SizedImages
+from fourierscale.data.stored import SizedImages
 from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config
 from fourierscale.training.errors import ConfigError
@@ -31,25 +31,33 @@ __all__ = ["ScaleDataModule", "load_splits"]
 log = logging.getLogger(__name__)
 
 
-def load_splits(config: Config, report: ProgressCallback | None = None) -> ScaledSplits:
-    """The three sets of a config, augmented and fitted as it says."""
+def load_splits(config: Config, report: ProgressCallback | None = None, survey: Survey | None = None) -> ScaledSplits:
+    """The three sets of a config, augmented and enlarged as it says.
+
+    Args:
+        config: What to load.
+        report: Told what happens.
+        survey: The config's folder, if it was looked at already.
+    """
     data = config.data
     try:
         info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
         check_mixed(config, data.enlarge or info.enlarge)
         splits = load_protocol(
-            data.protocol,
-            data.data_dir,
-            data.offline,
-            data.seed,
-            report,
-            kind=data.kind,
-            boundary=data.boundary or model_boundary(config),
-            enlarge=data.enlarge or info.enlarge,  # type: ignore[arg-type]
-            enlarge_size=info.enlarge_size if (data.enlarge or info.enlarge) else None,
+            data.protocol if survey is None else survey,
+            data_dir=data.data_dir,
+            offline=data.offline,
+            seed=data.seed,
             train_size=data.train_size,
             augment=augment,
-            **_folder_settings(config),
+            scaling=Scaling(
+                kind=data.kind,
+                boundary=data.boundary or model_boundary(config),
+                enlarge=data.enlarge or info.enlarge,  # type: ignore[arg-type]
+                enlarge_size=info.enlarge_size,
+            ),
+            folder=data,
+            report=report,
         )
     except (ValueError, TypeError) as error:  # settings that the model or the data refuse
         raise ConfigError(str(error)) from None
@@ -77,12 +85,6 @@ def model_boundary(config: Config) -> str | None:
     if "boundary" not in info.options:
         return None
     return str(config.model.overrides.get("boundary", info.default("boundary")))
-
-
-def _folder_settings(config: Config) -> dict[str, Any]:
-    """Settings of ``folder:PATH``; of any other protocol those that it refuses."""
-    names = FOLDER_SETTINGS if config.data.protocol.startswith(FOLDER) else ("size", "lowest")
-    return {name: getattr(config.data, name) for name in names}
 
 
 class ScaleDataModule(pl.LightningDataModule):

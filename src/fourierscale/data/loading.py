@@ -10,23 +10,19 @@ import numpy as np
 
 from fourierscale.data import sources
 from fourierscale.data.augment import Augmentation
-from fourierscale.data.decode import Colour, Shape
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError
-from fourierscale.data.open_folder import FolderSettings, FoundImages, open_folder
+from fourierscale.data.opening import FoundImages, open_folder
 from fourierscale.data.progress import ProgressCallback
-from fourierscale.data.protocols import FOLDER, Protocol, find_protocol
+from fourierscale.data.protocols import Protocol, find_protocol, folder_path
 from fourierscale.data.scaled import ResolutionMode, ScaledDataset
 from fourierscale.data.splits import split_hash, stratified_split, subset
+from fourierscale.data.survey import FolderOptions, Survey, survey_folder
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 
-__all__ = ["FOLDER_SETTINGS", "MEMORY_LIMIT", "ScaledSplits", "load_protocol"]
+__all__ = ["ScaledSplits", "Scaling", "load_protocol"]
 
-FOLDER_SETTINGS = ("size", "lowest", "shape", "colour", "skip_bad")
-"""Settings of ``load_protocol`` that are for ``folder:PATH`` alone; a run's config holds them under the same names."""
-
-MEMORY_LIMIT = 1 << 30
 SPLITS = ("train", "val", "test")
 
 
@@ -60,62 +56,67 @@ class ScaledSplits:
         return iter((self.train, self.val, self.test))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """How images come to their sizes, where it is not as the protocol says.
+
+    Attributes:
+        kind: How they are downscaled.
+        boundary: What lies beyond their edge then; give that of the model.
+        enlarge: How they are all brought to one size; see :func:`enlarge_to`.
+        enlarge_size: That size; the largest resolution if not given.
+    """
+
+    kind: Kind | None = None
+    boundary: Boundary | None = None
+    enlarge: Enlarging | None = None
+    enlarge_size: int | None = None
+
+
 def load_protocol(
-    name: str | Protocol,
+    name: str | Protocol | Survey,
+    *,
     data_dir: str | os.PathLike[str] | None = None,
     offline: bool = False,
     seed: int = 0,
-    report: ProgressCallback | None = None,
-    *,
-    kind: Kind | None = None,
-    boundary: Boundary | None = None,
-    enlarge: Enlarging | None = None,
-    enlarge_size: int | None = None,
     train_size: int | None = None,
     resolution_mode: ResolutionMode = "one",
     augment: Augmentation | str | None = None,
-    size: int | None = None,
-    lowest: int | None = None,
-    shape: Shape | None = None,
-    colour: Colour | None = None,
-    skip_bad: bool = False,
-    memory_limit: int = MEMORY_LIMIT,
+    scaling: Scaling = Scaling(),  # noqa: B008
+    folder: FolderOptions | None = None,
+    report: ProgressCallback | None = None,
 ) -> ScaledSplits:
     """Get the images of a protocol, split them, and give them their resolutions.
 
     Args:
-        name: A protocol, its name, or ``folder:PATH``.
-        data_dir: As for :func:`get_dataset`.
-        offline: As for :func:`get_dataset`.
+        name: The name of a protocol, or the path of a folder of class folders of images; a protocol's name wins, and
+            ``./NAME`` is then the folder. Also a protocol itself, or a folder that was looked at already.
+        data_dir: As for :func:`get_dataset`, as ``offline`` and ``report``.
+        offline: Try neither mirrors nor npm.
         seed: Decides the splits, the resolutions and the augmentation.
-        report: As for :func:`get_dataset`.
-        kind: Downscale in another way than the protocol says.
-        boundary: Downscale with another boundary than the protocol says; give that of the model.
-        enlarge: Bring all images to one size; see :func:`enlarge_to`.
-        enlarge_size: That size; the protocol's largest resolution if not given.
         train_size: Use only so many training images, nested for one seed and stratified.
         resolution_mode: See :class:`ScaledDataset`.
         augment: Augmentation of the training set.
-        size: For ``folder:PATH``, the highest resolution; if not given it follows from the images.
-        lowest: Likewise, the lowest.
-        shape: For ``folder:PATH``, how images become square: ``"crop"`` (if not given) or ``"whole"``.
-        colour: For ``folder:PATH``, ``"rgb"`` or ``"grey"``; if not given, grey if all images are.
-        skip_bad: For ``folder:PATH``, go on without images that cannot be used, and say which.
-        memory_limit: A folder that decodes to more bytes than this is streamed instead of held in memory.
+        scaling: How images come to their sizes, where it is not as the protocol says.
+        folder: What is set about a folder; the rest follows from its images.
+        report: Told of each step and of the progress of downloads.
 
     Raises:
         DataError: As :func:`get_dataset`; or too few images; or a split that is not the published one.
     """
-    if isinstance(name, str) and name.startswith(FOLDER):
-        settings = FolderSettings(size, lowest, shape or "crop", colour, skip_bad)
-        protocol, found = open_folder(name, settings, seed, report, memory_limit)
+    options = folder or FolderOptions()
+    if isinstance(name, str) and folder_path(name) is not None:
+        name = survey_folder(name, report)
+    if isinstance(name, Survey):
+        protocol, found = open_folder(name, options, seed, report)
     else:
-        protocol = name if isinstance(name, Protocol) else find_protocol(name, size, lowest)
+        protocol = name if isinstance(name, Protocol) else find_protocol(name)
+        if options.size is not None or options.lowest is not None:
+            raise DataError(f"{protocol.name}: its images have their own size; size is for a folder of images")
         found = _get_images(protocol, data_dir, offline, report)
-    if kind is not None:
-        protocol = dataclasses.replace(protocol, kind=kind)
-    if boundary is not None:
-        protocol = dataclasses.replace(protocol, boundary=boundary)
+    protocol = dataclasses.replace(
+        protocol, kind=scaling.kind or protocol.kind, boundary=scaling.boundary or protocol.boundary
+    )
 
     count = len(found.labels)
     limit = train_size
@@ -143,8 +144,8 @@ def load_protocol(
             resolution_mode=resolution_mode,
             kind=protocol.kind,
             boundary=protocol.boundary,
-            enlarge=enlarge,
-            enlarge_size=None if enlarge is None else (enlarge_size or protocol.resolutions[-1]),
+            enlarge=scaling.enlarge,
+            enlarge_size=scaling.enlarge and (scaling.enlarge_size or protocol.resolutions[-1]),
             mean=protocol.mean,
             std=protocol.std,
             augment=augment if split == "train" else None,
@@ -154,7 +155,7 @@ def load_protocol(
 
     train, val, test = map(scaled, SPLITS)
     note = "; ".join((protocol.note, *found.notes))
-    if count != protocol.of and not protocol.dataset.startswith(FOLDER):
+    if count != protocol.of and protocol.shape is None:
         note += f"; only {count:,} of {protocol.of:,} images are there, sizes are in proportion"
     names = {split: tuple(found.names[index] for index in indices[split]) for split in SPLITS if found.names}
     return ScaledSplits(train, val, test, protocol, found.source, note, hashes, found.classes, names)
