@@ -62,10 +62,7 @@ register_in_frame(
     "Sosnovik et al., Scale-Equivariant Steerable Networks, ICLR 2020",
 )
 register_in_frame(
-    "wrn-stl10",
-    WideResNet,
-    "the wide residual net 16-8",
-    "Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016",
+    "wrn-stl10", WideResNet, "the wide residual net 16-8", "Zagoruyko and Komodakis, Wide Residual Networks, BMVC 2016"
 )
 register(
     ModelInfo(

@@ -224,10 +224,7 @@ def build_dss_stl10(
 
 
 register_in_frame(
-    "dss-mnist",
-    build_dss_mnist,
-    "lift to two blurs and dilated kernels, maximum over scales in each stage",
-    CITATION,
+    "dss-mnist", build_dss_mnist, "lift to two blurs and dilated kernels, maximum over scales in each stage", CITATION
 )
 register_in_frame(
     "dss-vector-mnist",
@@ -236,9 +233,4 @@ register_in_frame(
     CITATION,
     vector=True,
 )
-register_in_frame(
-    "dss-stl10",
-    build_dss_stl10,
-    "the wide residual net over four blurs, with dilated kernels",
-    CITATION,
-)
+register_in_frame("dss-stl10", build_dss_stl10, "the wide residual net over four blurs, with dilated kernels", CITATION)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.cnn import build_cnn_mnist
-from fourierscale.lab.baselines.parts.frames import SIDE, check_images
-from fourierscale.models.registry import ModelInfo, register
+from fourierscale.lab.baselines.parts.frames import SIDE, check_images, register_in_frame
+from fourierscale.models.registry import ModelInfo
 from fourierscale.testing import Domain
 
 BLACK = -0.0607 / 0.2161  # of normalised digits
@@ -27,12 +28,8 @@ class PerResolutionCNN(nn.Module):
 
     Args:
         image_resolutions: Every resolution that images have, at most 28.
-        in_channels: Channels of the image.
-        classes: Number of classes.
-        widths: Channels of the stages of each CNN.
-        hidden: Width of each MLP.
-        dropout: Dropout behind each hidden layer.
         background: What to pad with, black after normalisation.
+        frame: Options of each CNN; see :class:`MnistFrame`.
 
     >>> import torch
     >>> model = PerResolutionCNN([8, 9], widths=(2, 3, 4)).eval()
@@ -43,29 +40,16 @@ class PerResolutionCNN(nn.Module):
     features_domain: Domain = "image"
 
     def __init__(
-        self,
-        image_resolutions: Iterable[int] = range(8, 29),
-        in_channels: int = 1,
-        classes: int = 10,
-        widths: Sequence[int] = (32, 63, 95),
-        hidden: int = 256,
-        dropout: float = 0.7,
-        background: float = BLACK,
+        self, image_resolutions: Iterable[int] = range(8, 29), background: float = BLACK, **frame: Any
     ) -> None:
         super().__init__()
         sizes = sorted(set(image_resolutions))
         if not sizes or sizes[0] < 1 or sizes[-1] > SIDE:
             raise ValueError(f"image_resolutions must be from 1 to {SIDE}, the input size of each CNN, got {sizes}")
-        self.in_channels = in_channels
         self.background = background
-        self.cnns = nn.ModuleDict(
-            {
-                str(n): build_cnn_mnist(
-                    in_channels=in_channels, classes=classes, widths=widths, hidden=hidden, dropout=dropout
-                )
-                for n in sizes
-            }
-        )
+        cnns = {str(n): build_cnn_mnist(**frame) for n in sizes}
+        self.in_channels = cnns[str(sizes[0])].in_channels
+        self.cnns = nn.ModuleDict(cnns)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, n, n)`` of one resolution to logits ``(B, classes)``."""
@@ -97,12 +81,10 @@ class PerResolutionCNN(nn.Module):
         return nn.functional.pad(x, (before, after, before, after), value=self.background)
 
 
-register(
-    ModelInfo(
-        name="per-resolution-cnn-mnist",
-        build=PerResolutionCNN,
-        description="a CNN of its own for each resolution of 8 to 28 pixels",
-        recipe="mnist-baseline",
-        small={"widths": (2, 3, 4), "hidden": 8},
-    )
+register_in_frame(
+    "per-resolution-cnn-mnist",
+    PerResolutionCNN,
+    "a CNN of its own for each resolution of 8 to 28 pixels",
+    ModelInfo.citation,
+    native=True,
 )

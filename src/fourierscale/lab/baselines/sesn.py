@@ -69,10 +69,7 @@ def build_sesn_stl10(
 
 
 register_in_frame(
-    "sesn-mnist",
-    build_sesn_mnist,
-    "steerable kernels at four scales, maximum over scales in each stage",
-    CITATION,
+    "sesn-mnist", build_sesn_mnist, "steerable kernels at four scales, maximum over scales in each stage", CITATION
 )
 register_in_frame(
     "sesn-vector-mnist",
@@ -84,8 +81,5 @@ register_in_frame(
     scales=(1.5, 2.6, 4.5),
 )
 register_in_frame(
-    "sesn-stl10",
-    build_sesn_stl10,
-    "the wide residual net with steerable kernels at three scales, variant A",
-    CITATION,
+    "sesn-stl10", build_sesn_stl10, "the wide residual net with steerable kernels at three scales, variant A", CITATION
 )

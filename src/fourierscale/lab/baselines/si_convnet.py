@@ -121,8 +121,5 @@ register_in_frame(
     CITATION,
 )
 register_in_frame(
-    "si-convnet-stl10",
-    build_si_convnet_stl10,
-    "the wide residual net, each 3x3 on its input at three scales",
-    CITATION,
+    "si-convnet-stl10", build_si_convnet_stl10, "the wide residual net, each 3x3 on its input at three scales", CITATION
 )

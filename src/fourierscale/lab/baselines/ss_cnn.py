@@ -174,10 +174,7 @@ def build_ss_cnn_stl10(
 
 
 register_in_frame(
-    "ss-cnn-mnist",
-    build_ss_cnn_mnist,
-    "log-polar filters steered to five sizes, maximum of the responses",
-    CITATION,
+    "ss-cnn-mnist", build_ss_cnn_mnist, "log-polar filters steered to five sizes, maximum of the responses", CITATION
 )
 register_in_frame(
     "ss-cnn-stl10",

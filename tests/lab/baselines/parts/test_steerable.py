@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from fourierscale.lab.baselines.parts.disco_basis import disco_basis
 from fourierscale.lab.baselines.parts.hermite import hermite_basis
-from fourierscale.lab.baselines.parts.steerable import DoublingConv2d, LiftingConv2d, PixelMean, ScaleConv2d
+from fourierscale.lab.baselines.parts.steerable import LiftingConv2d, ScaleConv2d
 from fourierscale.testing import relative_error
 
 
@@ -69,27 +68,6 @@ def test_weights_begin_like_a_convolution_of_as_many_weights():
     bound = 1 / math.sqrt(8 * 49)
     assert bound * 0.99 < conv.weight.abs().max().item() <= bound
     assert conv.bias.abs().max() == 0
-
-
-@pytest.mark.parametrize("size", [1, 3, 5, 7, 9, 13, 15])
-def test_a_convolution_of_doubled_images_needs_no_doubling(size):
-    torch.manual_seed(size)
-    basis, x = torch.randn(4, 3, size, size, dtype=torch.float64), torch.randn(2, 2, 5, 6, dtype=torch.float64)
-    conv, twin = DoublingConv2d(2, 3, basis).double(), LiftingConv2d(2, 3, basis).double()
-    twin.load_state_dict(conv.state_dict())
-    images = [x.clone().requires_grad_() for _ in range(2)]
-    ours, theirs = conv(images[0]), twin(F.interpolate(images[1], scale_factor=2))
-    means = PixelMean()(ours.square()), F.avg_pool3d(theirs.square(), (1, 2, 2))
-    torch.testing.assert_close(*means, rtol=1e-6, atol=1e-6)
-    ours = torch.unflatten(ours, 3, (2, 2, 5)).permute(0, 1, 2, 5, 3, 6, 4).reshape(theirs.shape)
-    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
-    gradient = torch.randn_like(ours)
-    grads = [
-        torch.autograd.grad(y, (image, *module.parameters()), gradient)
-        for y, image, module in ((ours, images[0], conv), (theirs, images[1], twin))
-    ]
-    for a, b in zip(*grads, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_zeros_between_and_around_the_taps_are_left_out_and_nothing_changes():

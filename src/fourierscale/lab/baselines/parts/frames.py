@@ -285,7 +285,13 @@ FRAMES: dict[str, tuple[type[nn.Module], int, dict[str, Any]]] = {
 
 
 def register_in_frame(
-    name: str, build: Callable[..., nn.Module], description: str, citation: str, **defaults: Any
+    name: str,
+    build: Callable[..., nn.Module],
+    description: str,
+    citation: str,
+    *,
+    native: bool = False,
+    **defaults: Any,
 ) -> None:
     """Register a baseline that is built in one of the frames.
 
@@ -294,6 +300,7 @@ def register_in_frame(
         build: Takes options of its own, and those of the frame as ``**frame``.
         description: One line for lists.
         citation: Whom to cite.
+        native: Whether it takes images at their own size, not padded with zeros to that of the frame.
         defaults: Options that differ from those of ``build``.
     """
     data = name.rpartition("-")[2]
@@ -310,8 +317,8 @@ def register_in_frame(
             recipe=f"{data}-baseline",
             defaults=defaults,
             small=small,
-            enlarge="zero",
-            enlarge_size=size,
+            enlarge=None if native else "zero",
+            enlarge_size=None if native else size,
             citation=citation,
         )
     )

@@ -22,10 +22,8 @@ from fourierscale.lab.baselines.scales import ScaleMaxPool2d, each_scale, max_ov
 from fourierscale.nn.checks import positive
 
 __all__ = [
-    "DoublingConv2d",
     "LiftingConv2d",
     "MaxOverScales",
-    "PixelMean",
     "PointwiseScaleConv2d",
     "ScaleConv2d",
     "steerable_resnet",
@@ -113,52 +111,6 @@ class LiftingConv2d(_BasisConv2d):
         return self._biased(torch.unflatten(y, 1, (self.out_channels, self.scales)))
 
 
-class DoublingConv2d(LiftingConv2d):
-    """What :class:`LiftingConv2d` gives of images whose every pixel is repeated to 2 x 2, from the images as they are.
-
-    A sample of the doubled image has one of four places in its pixel. Seen from a place, several taps read the same
-    pixel, and their sum is one tap: four convolutions with a quarter of the taps, of images with a quarter of the
-    samples. Their maps lie one below the other, as :class:`PixelMean` takes them.
-
-    Args:
-        in_channels: Channels of the image.
-        out_channels: Channels of the features.
-        basis: The basis of the doubled images, ``(functions, scales, size, size)``; not saved with the weights.
-        bias: Whether there is one, shared by the scales.
-
-    >>> from fourierscale.lab.baselines.parts.hermite import hermite_basis
-    >>> basis, x = hermite_basis(7, (0.9, 1.27, 1.79), 9), torch.rand(2, 1, 12, 12)
-    >>> conv, twin = DoublingConv2d(1, 4, basis), LiftingConv2d(1, 4, basis)
-    >>> twin.load_state_dict(conv.state_dict())
-    <All keys matched successfully>
-    >>> places = torch.unflatten(conv(x), 3, (2, 2, 12)).permute(0, 1, 2, 5, 3, 6, 4)  # (2, 4, 3, 12, 2, 12, 2)
-    >>> torch.allclose(places.reshape(2, 4, 3, 24, 24), twin(nn.Upsample(scale_factor=2)(x)), atol=1e-5)
-    True
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, basis: Tensor, bias: bool = True) -> None:
-        super().__init__(in_channels, out_channels, folded_basis(basis), bias=bias)
-        self.scales = basis.shape[1]
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images ``(B, C, H, W)`` to features ``(B, C', S, 4 H, W)``."""
-        kernels = self.kernels()[:, :, 0]  # (C', C, S times 4 places, taps, taps)
-        y = same_conv2d(x, kernels.transpose(1, 2).flatten(0, 1))
-        return self._biased(torch.unflatten(y, 1, (self.out_channels, self.scales, 4)).flatten(3, 4))
-
-
-class PixelMean(nn.Module):
-    """The average over the four places of each pixel, behind :class:`DoublingConv2d`: an average pool of 2 x 2.
-
-    >>> PixelMean()(torch.rand(2, 3, 40, 10)).shape
-    torch.Size([2, 3, 10, 10])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images ``(B, C, 4 H, W)`` to ``(B, C, H, W)``."""
-        return torch.unflatten(x, -2, (4, -1)).mean(-3)
-
-
 class ScaleConv2d(_BasisConv2d):
     r"""From features with a scale axis to such features.
 
@@ -222,26 +174,6 @@ class ScaleConv2d(_BasisConv2d):
             return lambda x, s: separable_conv2d(x, weight, rows[s], columns[s], self.stride)
         kernels = self.kernels().transpose(1, 2).flatten(1, 2)  # (C', E C, S, size, size)
         return lambda x, s: self._convolve(x, kernels[:, :, s], s)
-
-
-def folded_basis(basis: Tensor) -> Tensor:
-    """Functions on doubled images as functions on the images, one for each place in a pixel of 2 x 2.
-
-    ``(functions, scales, size, size)`` to ``(functions, 4 scales, taps, taps)``. At place ``a`` (0 or 1) of pixel ``i``
-    lies the sample ``2 i + a``, and its tap ``t`` reads the pixel ``floor((2 i + a + t) / 2)``.
-
-    >>> folded_basis(torch.ones(1, 1, 3, 3))[0, 0]  # at the upper left place
-    tensor([[1., 2., 0.],
-            [2., 4., 0.],
-            [0., 0., 0.]])
-    """
-    half = basis.shape[-1] // 2
-    reach = (half + 1) // 2
-    folds = basis.new_zeros(2, 2 * reach + 1, basis.shape[-1])
-    for place in (0, 1):
-        for tap in range(-half, half + 1):
-            folds[place, (place + tap) // 2 + reach, tap + half] = 1
-    return torch.einsum("aiu,fsuv,bjv->fsabij", folds, basis, folds).flatten(1, 3)
 
 
 def nonzero_taps(functions: Tensor) -> tuple[slice, int]:
