@@ -17,7 +17,7 @@ from fourierscale.auditing import AuditError, audit
 from fourierscale.auditing.compare import compare
 from fourierscale.auditing.shifts import shift_coefficients, shift_image
 from fourierscale.functional import Levels, analyze, synthesize
-from fourierscale.models import create_model
+from fourierscale.models import Preprocessing, create_model
 from fourierscale.nn import (
     LocalFourierConv2d,
     ScaleActivation2d,
@@ -115,7 +115,9 @@ def test_maps_of_samples_are_compared_with_the_boundary_of_the_model(x):
     found = audit(nn.Sequential(*block), x, [6, 9, 11], kinds=["ideal"])
     assert found.layers[-1].form == "image"
     assert found.broken is None
-    assert audit(nn.Sequential(*block), x, [6, 9, 11], kinds=["ideal"], boundary="circular").broken is not None
+    assert (
+        audit(nn.Sequential(*block), x, [6, 9, 11], kinds=["ideal"], preprocessing=Preprocessing()).broken is not None
+    )
 
 
 def test_layers_of_ours_are_known_by_their_form(x):
@@ -169,25 +171,26 @@ def test_vectors_levels_and_maps_of_the_mean_alone_are_compared_entry_by_entry()
         rows = compare(a, b, form, 0.5, "zero")
         assert torch.allclose(rows.difference[:, 0], expected)
     levels = torch.rand(2, 5, 10)
-    assert compare(levels, levels[:, :3], "levels", 0.5, None).difference.sum() == 0
+    assert compare(levels, levels[:, :3], "levels", 0.5).difference.sum() == 0
 
 
 def test_an_image_without_features_is_no_division_by_zero():
     zero, one = torch.zeros(2, 3), torch.ones(2, 3)
-    assert compare(zero, zero, "vector", 0.5, None).difference.sum() == 0
-    assert compare(one, zero, "vector", 0.5, None).difference.tolist() == [[1.0], [1.0]]
+    assert compare(zero, zero, "vector", 0.5).difference.sum() == 0
+    assert compare(one, zero, "vector", 0.5).difference.tolist() == [[1.0], [1.0]]
 
 
 def test_a_net_of_one_size_gets_its_images_fitted(x):
     net = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 20 * 20, 3))
-    found = audit(net, x, [8, 12], kinds=["ideal"], enlarge="zero", enlarge_size=20, mean=0.5, std=2.0)
+    prepare = Preprocessing(mean=(0.5,), std=(2.0,), enlarge="zero", enlarge_size=20)
+    found = audit(net, x, [8, 12], kinds=["ideal"], preprocessing=prepare)
     assert found.layers[0].shape == (2, 20, 20)
     with torch.no_grad():
         full, small = ((TF.pad(v, (p, p, p, p)) - 0.5) / 2 for v, p in ((x, 2), (downscale(x, 8), 6)))
         a, b = net(full).double(), net(small).double()
     expected = ((a - b).square().sum(1) / b.square().sum(1)).mean()
     assert found.layers[-1].errors["ideal"][8] == pytest.approx(float(expected), rel=1e-5)
-    with pytest.raises(AuditError, match="set enlarge for a model of one input size"):
+    with pytest.raises(AuditError, match="set enlarge in the preprocessing for a model of one input size"):
         audit(net, x, [8])
 
 
@@ -302,10 +305,11 @@ MISTAKES = {
     "no resolution": (small_cnn(), {"resolutions": [16]}, "from 1 to 15"),
     "larger resolution": (small_cnn(), {"resolutions": [8, 20]}, "from 1 to 15"),
     "unknown kind": (small_cnn(), {"kinds": ["cubic"]}, "choose one of ideal, gaussian, bicubic"),
-    "unknown enlarge": (small_cnn(), {"enlarge": "stretch"}, "choose one of zero"),
-    "size without enlarge": (small_cnn(), {"enlarge_size": 20}, "no enlarge is given"),
-    "size too small": (small_cnn(), {"enlarge": "zero", "enlarge_size": 10}, "downscale them first"),
-    "unknown boundary": (small_cnn(), {"boundary": "wall"}, "unknown boundary 'wall'"),
+    "size too small": (
+        small_cnn(),
+        {"preprocessing": Preprocessing(enlarge="zero", enlarge_size=10)},
+        "downscale them first",
+    ),
     "few labels": (small_cnn(), {"labels": [1]}, "expected 3 labels"),
     "labels of other classes": (small_cnn(), {"labels": [1, 2, 7]}, "the largest label is 7, the model gives 3"),
     "bytes": (small_cnn(), {"images": torch.zeros(1, 1, 8, 8, dtype=torch.uint8)}, r"images.float\(\) / 255"),

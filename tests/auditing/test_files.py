@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from fourierscale.auditing import AuditError, audit, open_file
+from fourierscale.models import Preprocessing
 
 RESOLUTIONS = [9, 12]
 
@@ -70,10 +71,12 @@ def test_a_file_of_one_shape_gets_its_images_in_portions_and_fitted(name, model,
     path = write(model, x, tmp_path / name, fixed=True)
     file = open_file(path)
     assert (file.channels, file.side) == (2, 16)
-    expected = audit(model, x, RESOLUTIONS, kinds=["ideal"], enlarge="zero", enlarge_size=16)
-    found = audit(path, x, RESOLUTIONS, kinds=["ideal"], enlarge="zero", enlarge_size=16)
+    expected = audit(
+        model, x, RESOLUTIONS, kinds=["ideal"], preprocessing=Preprocessing(enlarge="zero", enlarge_size=16)
+    )
+    found = audit(path, x, RESOLUTIONS, kinds=["ideal"], preprocessing=Preprocessing(enlarge="zero", enlarge_size=16))
     assert found.layers[0].errors["ideal"][9] == pytest.approx(expected.layers[-1].errors["ideal"][9], rel=1e-3)
-    with pytest.raises(AuditError, match="set enlarge for a model of one input size"):
+    with pytest.raises(AuditError, match="set enlarge in the preprocessing for a model of one input size"):
         audit(path, x, RESOLUTIONS)
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from torch import nn
 from fourierscale.auditing import Audit, audit
 from fourierscale.auditing.page import build_page
 from fourierscale.cli import main
+from fourierscale.models import Preprocessing
 from tests.training.small_runs import spots, write_digits
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -52,21 +54,23 @@ def test_the_shipped_net_is_found_equivariant_and_three_files_are_written(digits
     arguments = ["audit", "scalenet-mnist", *QUICK, "--data-dir", str(digits), "--out", str(tmp_path / "out")]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert re.search(r"scalenet-mnist is equivariant to \de-1\d through all 9 layers, 8 to 13 px against 28\.", printed)
+    assert re.search(
+        r"scalenet-mnist is equivariant to \de-1\d through all 10 layers, 8 to 13 px against 28\.", printed
+    )
     assert "2 test images of mnist-scale" in printed
     assert "ScaleHead(head)" in printed
     assert "same class" in printed
     told = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert told["accuracy"] is not None
-    assert len(told["layers"]) == 9
+    assert len(told["layers"]) == 10
     assert (tmp_path / "out" / "audit.png").read_bytes()[:4] == b"\x89PNG"
-    assert "through all 9 layers" in (tmp_path / "out" / "audit.html").read_text()
+    assert "through all 10 layers" in (tmp_path / "out" / "audit.html").read_text()
 
 
 def test_a_run_is_audited_on_the_test_images_that_its_own_seed_split_off(digits, tmp_path, capsys):
     from fourierscale.data import load_protocol
     from fourierscale.models import create_model
-    from fourierscale.training.weights import save_model
+    from fourierscale.models.saved import save_model
 
     splits = load_protocol("mnist-scale", data_dir=digits, offline=True, seed=5)
     data = {"protocol": "mnist-scale", "channels": 1, "classes": list(splits.classes), "fit": None, "fit_size": None}
@@ -80,7 +84,9 @@ def test_a_run_is_audited_on_the_test_images_that_its_own_seed_split_off(digits,
     assert main(["audit", str(tmp_path / "run"), *options]) == 0
     step = len(splits.test) // 4
     x, labels = splits.test.images[: 4 * step : step].float() / 255, splits.test.labels[: 4 * step : step]
-    expected = audit(model, x, [8], labels=labels, mean=0.1, std=0.3, kinds=["ideal"])
+    expected = audit(
+        model, x, [8], labels=labels, preprocessing=Preprocessing(mean=(0.1,), std=(0.3,)), kinds=["ideal"]
+    )
     told = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert told["shift"][-1]["error"] == pytest.approx(expected.shift[-1].error, rel=1e-3)
     assert told["accuracy"] == expected.accuracy
@@ -161,7 +167,7 @@ def test_a_mistake_gets_one_line(name, digits, capsys):
 def found() -> Audit:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return audit(model, torch.rand(2, 1, 16, 16), [6, 9, 13], labels=[0, 2], name="a <net>")
+    return replace(audit(model, torch.rand(2, 1, 16, 16), [6, 9, 13], labels=[0, 2]), model="a <net>")
 
 
 def test_the_page_needs_nothing_from_outside_and_holds_every_number(found):

@@ -25,7 +25,8 @@ from PIL import Image
 from fourierscale import create_model, downscale
 from fourierscale.cli import main
 from fourierscale.data import FolderOptions, Scaling, load_protocol, survey_folder
-from fourierscale.training import load_config, load_model, read_info
+from fourierscale.models import load_model, read_info
+from fourierscale.training import load_config
 from fourierscale.training.choices import choose
 from fourierscale.training.report import choose_examples
 

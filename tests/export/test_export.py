@@ -1,10 +1,12 @@
 """Exported files compute what their models compute, and are as equivariant."""
 
 import contextlib
+import copy
 import io
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -19,24 +21,13 @@ from fourierscale.export.check import check_outputs
 from fourierscale.export.deployed import size_matrix
 from fourierscale.export.describe import make_plan
 from fourierscale.functional import crop, downscale
-from fourierscale.models import ScaleHead, create_model, model_info
-from fourierscale.models.classifier import level_names
+from fourierscale.models import Preprocessing, ScaleHead, create_model, model_info
 from fourierscale.models.files import replacing
+from fourierscale.models.saved import save_model
 from fourierscale.testing import relative_error
-from fourierscale.training.weights import save_model
 from tests.lab.baselines.small_baselines import SMALL, small_model
 
-DATA = {
-    "classes": ["ant", "bee", "cat"],
-    "channels": 1,
-    "mean": [0.3],
-    "std": [0.2],
-    "resolutions": [5, 6, 7, 8, 9],
-    "fit": None,
-    "fit_size": None,
-    "protocol": "nowhere",
-    "kind": "ideal",
-}
+PREPARE = Preprocessing(mean=(0.3,), std=(0.2,), sizes=(5, 6, 7, 8, 9), classes=("ant", "bee", "cat"))
 OVERRIDES = {"classes": 3, "widths": [4], "resolutions": [5, 9], "pool": 1, "hidden": 8, "head": "average"}
 REAL = {
     *("Add", "Concat", "Div", "Expand", "Gather", "LayerNormalization", "MatMul", "Mul", "Pow", "Range", "Reciprocal"),
@@ -61,7 +52,9 @@ REAL = {
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    return create_model("scalenet-tiny", **OVERRIDES).eval()
+    net = create_model("scalenet-tiny", **OVERRIDES).eval()
+    net.preprocessing = PREPARE
+    return net
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +65,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(model, folder):
     """The folder of a trained model."""
-    info = {"model": "scalenet-tiny", "overrides": OVERRIDES, "data": DATA}
+    info = {"model": "scalenet-tiny", "overrides": OVERRIDES, "preprocessing": PREPARE.to_dict()}
+    info["data"] = {"protocol": "nowhere"}
     save_model(model, folder / "run", info)
     return folder / "run"
 
@@ -80,7 +74,7 @@ def run(model, folder):
 @pytest.fixture(scope="module")
 def both(model, folder):
     """One file for 5 and 9 pixels, raw and with features, and its report."""
-    report = export_onnx(model, folder / "both.onnx", [5, 9], {"data": DATA}, raw=True, features=True, batches=(2,))
+    report = export_onnx(model, folder / "both.onnx", [5, 9], raw=True, features=True, batches=(2,))
     return OnnxClassifier(folder / "both.onnx"), report
 
 
@@ -99,7 +93,7 @@ def small(written, folder):
 
 
 def normalised(x):
-    return (x - DATA["mean"][0]) / DATA["std"][0]
+    return PREPARE(x)
 
 
 def test_one_file_serves_every_size_for_any_number_of_images(model, both):
@@ -118,8 +112,9 @@ def test_one_file_serves_every_size_for_any_number_of_images(model, both):
 
 def test_a_net_of_mirrored_images_serves_several_sizes_too():
     mirrored = create_model("scalenet-tiny", **{**OVERRIDES, "boundary": "mirror"}).eval()
-    plan = make_plan(mirrored, [5, 9], {**DATA, "boundary": "mirror"}, raw=True, features=False)
-    assert plan.about["boundary"] == "mirror"
+    mirrored.preprocessing = replace(PREPARE, boundary="mirror")
+    plan = make_plan(mirrored, [5, 9], None, raw=True, features=False)
+    assert plan.about["preprocessing"]["boundary"] == "mirror"
     assert plan.about["levels"]["9"] == ["5", "9"]
     for n in (5, 9):
         images = plan.images(n)
@@ -151,9 +146,11 @@ def test_a_file_is_products_of_real_numbers_and_says_all_about_itself(both, fold
     assert os.fsencode(os.path.dirname(torch.__file__)) not in text
     assert b"deployed.py" not in text
     about = classifier.about
-    assert (about["classes"], about["mean"], about["std"], about["raw"]) == (["ant", "bee", "cat"], [0.3], [0.2], True)
+    outside = classifier.preprocessing
+    assert (outside.classes, outside.mean, outside.std, about["raw"]) == (PREPARE.classes, (0.0,), (1.0,), True)
+    assert (outside.sizes, outside.only_sizes) == ((5, 9), True)
     assert about["levels"] == {"5": ["5"], "9": ["5", "9"]}
-    assert about["levels"]["9"] == level_names(model, 9) == classifier.level_names(9)
+    assert about["levels"]["9"] == model.level_names(9) == classifier.level_names(9)
     assert about["version"]
 
 
@@ -196,7 +193,7 @@ def test_a_program_of_torch_export_serves_the_same_sizes(model, run, folder, cap
     assert "takes normalised images" in capsys.readouterr().out
     extra = {"about.json": ""}
     program = torch.export.load(path, extra_files=extra)
-    assert json.loads(extra["about.json"])["classes"] == DATA["classes"]
+    assert tuple(json.loads(extra["about.json"])["preprocessing"]["classes"]) == PREPARE.classes
     assert "fourierscale" not in str(program.graph)
     # the layer's 5 x 5 taps are gone, its spectrum is there: 9 rows, frequencies 0 to 4, real and imaginary parts
     shapes = [tuple(tensor.shape) for tensor in program.state_dict.values()]
@@ -207,24 +204,17 @@ def test_a_program_of_torch_export_serves_the_same_sizes(model, run, folder, cap
         torch.testing.assert_close(program.module()(x), model(x), atol=1e-4, rtol=0)
 
 
-def description(name):
-    """What a trained baseline would say about itself."""
-    info = model_info(name)
+def trained(name):
+    """A baseline that says how its images are prepared, as if it had been trained."""
+    info, model = model_info(name), small_model(name)
     channels, side, _ = info.largest_input
-    return {
-        "mean": [0.3] * channels,
-        "std": [0.2] * channels,
-        "channels": channels,
-        "resolutions": [side],
-        "fit": info.enlarge,
-        "fit_size": info.enlarge_size,
-    }
+    many = {"mean": (0.3,) * channels, "std": (0.2,) * channels, "sizes": (side,)}
+    model.preprocessing = Preprocessing(**many, enlarge=info.enlarge, enlarge_size=info.enlarge_size)
+    return model
 
 
 def test_a_padded_baseline_takes_every_size_in_one_file(folder):
-    report = export_onnx(
-        small_model("cnn-mnist"), folder / "cnn.onnx", [9, 28], description("cnn-mnist"), raw=True, batches=()
-    )
+    report = export_onnx(trained("cnn-mnist"), folder / "cnn.onnx", [9, 28], raw=True, batches=())
     assert [check.resolution for check in report.checks] == [9, 28]
     classifier = OnnxClassifier(report.path)
     assert classifier(torch.rand(2, 1, 9, 9)).shape == (2, 10)
@@ -233,17 +223,15 @@ def test_a_padded_baseline_takes_every_size_in_one_file(folder):
 
 
 def test_a_baseline_at_its_own_size(folder):
-    report = export_onnx(
-        small_model("sesn-mnist"), folder / "sesn.onnx", [28], description("sesn-mnist"), features=True, batches=()
-    )
+    report = export_onnx(trained("sesn-mnist"), folder / "sesn.onnx", [28], features=True, batches=())
     assert report.difference < 1e-4
-    assert OnnxClassifier(report.path).features_domain == "image"
+    assert OnnxClassifier(report.path).domain == "image"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in ("cnn-mnist", "sesn-mnist")])
 def test_every_baseline_is_exported(name, tmp_path):
-    report = export_onnx(small_model(name), tmp_path / "out.onnx", None, description(name), raw=True, batches=())
+    report = export_onnx(trained(name), tmp_path / "out.onnx", raw=True, batches=())
     assert report.difference < 1e-4
 
 
@@ -335,22 +323,26 @@ def test_images_of_another_size_or_shape_are_refused(both, small):
 
 
 def test_what_cannot_be_exported_is_refused_before_any_work(model, tmp_path):
+    told = copy.deepcopy(model)
+    told.preprocessing = replace(PREPARE, classes=("one",))
     cases = [
-        (model, [9], None, {"raw": True}, "pass about="),
-        (small_model("cnn-mnist"), [9], description("cnn-mnist"), {}, "export it with --raw"),
-        (small_model("cnn-mnist"), [29], description("cnn-mnist"), {"raw": True}, "at most 28 x 28, got 29"),
-        (model, [9], {"classes": ["one"]}, {}, "has 3 classes, its description names 1"),
-        (nn.Flatten(), [9], None, {}, "pass about="),
-        (nn.Flatten(), None, None, {}, "say at which resolution"),
+        (small_model("cnn-mnist"), [9], {"raw": True}, "set model.preprocessing"),
+        (trained("cnn-mnist"), [9], {}, "export it with --raw"),
+        (trained("cnn-mnist"), [29], {"raw": True}, "at most 28 x 28, got 29"),
+        (told, [9], {}, "has 3 classes, its description names 1"),
+        (nn.Flatten(), [9], {}, "set model.preprocessing"),
+        (nn.Conv2d(1, 2, 3), None, {}, "say at which resolution"),
     ]
-    for broken, sizes, about, options, text in cases:
+    for broken, sizes, options, text in cases:
         with pytest.raises(ExportError, match=re.escape(text)):
-            export_onnx(broken, tmp_path / "out.onnx", sizes, about, **options)
+            export_onnx(broken, tmp_path / "out.onnx", sizes, **options)
 
 
 def test_a_file_that_differs_is_refused_and_not_left_behind(both, tmp_path):
     torch.manual_seed(1)
-    plan = make_plan(create_model("scalenet-tiny", **OVERRIDES), [5, 9], DATA, raw=True, features=False)
+    other = create_model("scalenet-tiny", **OVERRIDES)
+    other.preprocessing = PREPARE
+    plan = make_plan(other, [5, 9], None, raw=True, features=False)
 
     def write():
         with replacing(tmp_path / "out.onnx") as partial:

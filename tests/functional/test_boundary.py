@@ -33,7 +33,7 @@ from fourierscale.functional.bands import inside
 from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, pretrained_info
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScalePool2d, ToCoefficients, ToImage
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant, equivariance_error, relative_error
-from fourierscale.training import ConfigError, evaluate, train
+from fourierscale.training import ConfigError, EvalConfig, evaluate, train
 from fourierscale.training.datamodule import load_splits, model_boundary
 from tests import definitions
 from tests.training.small_runs import small_config, small_splits, write_digits
@@ -226,10 +226,10 @@ def test_nets_are_exact_with_a_mirror_on_features_and_logits(options, dtype):
     model = create_model("scalenet-tiny", resolutions=range(9, 20), boundary="mirror", **options).to(dtype).eval()
     x = upscale(torch.rand(2, 1, 8, 8, dtype=dtype), 19, "mirror")
     with torch.no_grad():
-        features, logits, own = model.features(x), model(x), model.levels_of((19, 19))
+        features, logits, own = model.features(x), model(x), model.level_bands((19, 19))
         for r in (9, 12, 13, 18):
             small = downscale(x, r, boundary="mirror")
-            of_small, levels = model.features(small), model.levels_of((r, r))
+            of_small, levels = model.features(small), model.level_bands((r, r))
             assert own[: len(levels)] == levels
             assert model(small).shape[1] == len(levels)
             shrunk = features[..., : of_small.shape[-2], : of_small.shape[-1]]
@@ -382,7 +382,7 @@ def test_a_mirrored_net_trains_and_is_measured_exact(tmp_path):
     assert metrics["equi_err"] < TOLERANCE[torch.float32]
     assert metrics["levels_from_one_pass"]
     circular = create_model("scalenet-tiny", widths=(4, 6), hidden=8, classes=3, resolutions=[8, 10, 12])
-    assert evaluate(circular, splits, sample=12)["equi_err"] > 1e-4
+    assert evaluate(circular, splits, EvalConfig(sample=12))["equi_err"] > 1e-4
 
 
 def test_a_mirrored_net_exports_to_plain_products():

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fourierscale.functional import Levels, bands, downscale
+from fourierscale.functional import downscale
 from fourierscale.metrics import (
     EquivarianceError,
     LevelCalibration,
@@ -24,6 +24,7 @@ from fourierscale.metrics import (
     one_pass_levels,
     shrink_features,
 )
+from fourierscale.models import Preprocessing, create_model
 
 
 def test_consistency_is_its_slow_definition_ties_included() -> None:
@@ -56,14 +57,11 @@ def test_consistency_counts_a_tie_and_no_more() -> None:
 
 
 def test_a_level_stands_for_a_resolution_only_where_its_band_is_a_level() -> None:
-    levels = Levels([8, 12, 16])
-
-    def levels_of(size: tuple[int, int]) -> tuple[tuple[int, ...], ...]:
-        return levels.of_input(bands(size))
-
-    assert one_pass_levels(levels_of, 16, range(8, 17)) == {8: 0, 11: 1, 12: 1, 15: 2}
-    assert one_pass_levels(levels_of, 14, range(8, 17)) == {8: 0, 11: 1, 12: 1, 13: 2}
-    assert one_pass_levels(levels_of, 8, range(8, 17)) == {}
+    model = create_model("scalenet-tiny", widths=(2,), pool=1, resolutions=[8, 12, 16])
+    assert one_pass_levels(model, 16, range(8, 17)) == {8: 0, 11: 1, 12: 1, 15: 2}
+    assert one_pass_levels(model, 14, range(8, 17)) == {8: 0, 11: 1, 12: 1, 13: 2}
+    assert one_pass_levels(model, 8, range(8, 17)) == {}
+    assert one_pass_levels(create_model("cnn-small"), 28, range(8, 29)) == {}  # 27 and 28 share a band, not an answer
 
 
 def test_equivariance_error_is_its_slow_definition() -> None:
@@ -91,7 +89,9 @@ def test_image_like_features_are_downscaled_and_then_fitted_as_the_image_was() -
     large = torch.rand(1, 2, 8, 8)
     native = shrink_features(large, torch.rand(1, 2, 5, 5), 0.5, "image")
     assert torch.equal(native, downscale(large, 5))
-    padded = shrink_features(large, torch.rand(1, 2, 8, 8), 0.5, "image", enlarge="zero")
+    padded = shrink_features(
+        large, torch.rand(1, 2, 8, 8), 0.5, "image", Preprocessing(enlarge="zero", enlarge_size=16)
+    )
     assert torch.equal(padded[..., 2:6, 2:6], downscale(large, 4))
     assert padded[..., 0, :].abs().max() == 0
 

@@ -37,12 +37,12 @@ def test_logits_of_a_level_are_the_logits_of_the_downscaled_image(head, pool):
     net = ScaleNet(2, [4, 6], resolutions, 3, pool)
     model = _randomise(ScaleClassifier(net, ScaleHead(6, 5, net.out_levels, head))).double()
     x = torch.rand(3, 2, 16, 16, dtype=torch.float64)
-    logits, levels = model(x), model.levels_of((16, 16))
+    logits, levels = model(x), model.level_bands((16, 16))
     assert logits.shape == (3, len(levels), 5)
     for resolution in resolutions:
         small = model(downscale(x, resolution))
         assert relative_error(logits[:, : small.shape[1]], small) <= TOLERANCE[torch.float64]
-        assert model.levels_of((resolution, resolution)) == levels[: small.shape[1]]
+        assert model.level_bands((resolution, resolution)) == levels[: small.shape[1]]
 
 
 def test_single_precision_logits_agree_too():

@@ -88,7 +88,7 @@ def test_weights_for_photographs_are_equivariant_at_sizes_between_their_levels_t
             small = downscale(x, resolution)
             few = model.features(small)
             assert relative_error(crop(features, tuple(few.shape[-2:])), few) <= TOLERANCE[torch.float32], resolution
-            ours, theirs = (list(model.levels_of((n, n))) for n in (80, resolution))
+            ours, theirs = (list(model.level_bands((n, n))) for n in (80, resolution))
             both = [level for level in ours if level in theirs]
             assert both
             here, there = ([levels.index(level) for level in both] for levels in (ours, theirs))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fourierscale.training import evaluate, load_model, train
+from fourierscale.models import load_model
+from fourierscale.training import EvalConfig, evaluate, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.run import RANKS
 from tests.training.small_runs import small_config, small_splits
@@ -23,7 +24,8 @@ SCRIPT = """
     import torch
     torch.set_num_threads(1)
     from small_runs import small_config, small_splits
-    from fourierscale.training import evaluate, train, load_model, module
+    from fourierscale.models import load_model
+    from fourierscale.training import evaluate, train, module
 
     seen = []
     step = module.ScaleModule.training_step
@@ -72,7 +74,7 @@ def test_two_machines_without_a_common_disk_measure_the_best_weights(tmp_path: P
     assert [machine.returncode for machine in machines] == [0, 0], told
     results = [json.loads((folder / "seen-0.json").read_text())[1] for folder in folders]
     assert results[0]["accuracy_per_resolution"] == results[1]["accuracy_per_resolution"]
-    alone = evaluate(load_model(folders[0]), small_splits(), batch_size=4, sample=12)
+    alone = evaluate(load_model(folders[0]), small_splits(), EvalConfig(batch_size=4, sample=12))
     assert results[0]["accuracy"] == pytest.approx(alone["accuracy"], rel=1e-5)
     assert results[1]["loss"] == pytest.approx(alone["loss"], rel=1e-5)
     assert not (folders[1] / "config.toml").exists()
@@ -102,12 +104,12 @@ def test_two_processes_measure_what_one_does(pair: Path) -> None:
     timed = ("seconds", "train_seconds")
     first, second = ({k: v for k, v in result.items() if k not in timed} for result in results)
     assert first == second
-    alone = evaluate(load_model(pair), small_splits(), batch_size=4, sample=12)
+    alone = evaluate(load_model(pair), small_splits(), EvalConfig(batch_size=4, sample=12))
     for key, value in alone.items():
         if isinstance(value, float) and key != "seconds":
             assert first[key] == pytest.approx(value, rel=1e-5, abs=1e-9), key
     (row,) = read_log(pair / "log.csv")
-    on_validation = evaluate(load_model(pair), small_splits(), split="val", batch_size=4, sample=12)
+    on_validation = evaluate(load_model(pair), small_splits(), EvalConfig(batch_size=4, sample=12), split="val")
     assert float(row["val_acc"]) == pytest.approx(on_validation["accuracy"], rel=1e-5)
     assert float(row["val_loss"]) == pytest.approx(on_validation["loss"], rel=1e-4)
     assert float(row["val_scale_con"]) == pytest.approx(on_validation["scale_con"], rel=1e-5)

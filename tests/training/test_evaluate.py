@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,15 @@ from torch import Tensor, nn
 from fourierscale import create_model
 from fourierscale.functional import downscale
 from fourierscale.functional.enlarging import enlarge_to
-from fourierscale.training import evaluate
+from fourierscale.models import ImageModel
+from fourierscale.training import EvalConfig, evaluate
 from fourierscale.training.config import OptimConfig
 from fourierscale.training.optim import lr_factor
 from tests.training.small_runs import RESOLUTIONS, small_splits
 
 
-class Plain(nn.Module):
+class Plain(ImageModel):
     """A CNN of one input size and no levels."""
-
-    features_domain = "image"
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,6 +35,9 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         assert x.shape[-2:] == (12, 12)
         return self.head(self.features(x).mean((2, 3)))
+
+
+PADDED = replace(small_splits().preprocessing, enlarge="zero", enlarge_size=12)
 
 
 def slow(model: nn.Module, enlarge: str | None, resolutions: tuple[int, ...]) -> tuple[float, float, int]:
@@ -69,7 +72,7 @@ def slow(model: nn.Module, enlarge: str | None, resolutions: tuple[int, ...]) ->
 @pytest.mark.parametrize("levels", [(8, 10, 12), (8, 12)])
 def test_levels_of_one_pass_give_what_real_passes_do(levels: tuple[int, ...]) -> None:
     model = create_model("scalenet-tiny", classes=3, widths=(4,), pool=1, hidden=8, resolutions=levels).eval()
-    got = evaluate(model, small_splits(), sample=20, batch_size=7)
+    got = evaluate(model, small_splits(), EvalConfig(sample=20, batch_size=7))
     accuracy, consistency, left_out = slow(model, None, (8, 10, 12))
     assert got["levels_from_one_pass"]
     assert got["accuracy"] == pytest.approx(accuracy)
@@ -82,7 +85,7 @@ def test_levels_of_one_pass_give_what_real_passes_do(levels: tuple[int, ...]) ->
 
 def test_a_model_without_levels_is_really_downscaled() -> None:
     model = Plain()
-    got = evaluate(model, small_splits(), enlarge="zero", enlarge_size=12, sample=20)
+    got = evaluate(model, small_splits(), EvalConfig(sample=20), preprocessing=PADDED)
     accuracy, consistency, _ = slow(model, "zero", (8, 10, 12))
     assert not got["levels_from_one_pass"]
     assert got["level_difference"] is None
@@ -96,7 +99,7 @@ def test_levels_that_do_not_agree_with_real_passes_are_not_believed() -> None:
     model = create_model(
         "scalenet-tiny", classes=3, widths=(4,), pool=1, hidden=8, resolutions=(8, 10, 12), nested=False
     )
-    got = evaluate(model.eval(), small_splits(), sample=20)
+    got = evaluate(model.eval(), small_splits(), EvalConfig(sample=20))
     assert got["level_difference"] > 1e-3
     assert not got["levels_from_one_pass"]
     assert got["scale_con"] == pytest.approx(slow(model, None, (8, 10, 12))[1])
@@ -106,7 +109,7 @@ def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
     model, splits = Plain(), small_splits()
 
     def measured(consistency: int) -> dict[str, Any]:
-        return evaluate(model, splits, enlarge="zero", enlarge_size=12, sample=20, consistency=consistency)
+        return evaluate(model, splits, EvalConfig(sample=20, consistency=consistency), preprocessing=PADDED)
 
     whole, some = measured(0), measured(20)
     assert whole["scale_con_images"] + whole["scale_con_left_out"] == whole["images"] > 20
@@ -119,7 +122,8 @@ def test_scale_con_of_some_images_leaves_all_else_as_it_was() -> None:
 
 def test_half_precision_measures_nearly_the_same_and_says_so() -> None:
     model = Plain().eval()
-    single, half = (evaluate(model, small_splits(), enlarge="zero", precision=p) for p in ("32", "bf16"))
+    configs = (EvalConfig(precision=p) for p in ("32", "bf16"))
+    single, half = (evaluate(model, small_splits(), config, preprocessing=PADDED) for config in configs)
     assert (single["precision"], half["precision"]) == ("32", "bf16")
     assert half["loss"] != single["loss"]
     assert half["loss"] == pytest.approx(single["loss"], rel=2e-2)
@@ -130,7 +134,7 @@ def test_half_precision_measures_nearly_the_same_and_says_so() -> None:
 
 def test_a_limit_draws_the_same_images_again() -> None:
     model = create_model("scalenet-tiny", classes=3, widths=(4,), pool=1, hidden=8, resolutions=(8, 10, 12))
-    a, b = (evaluate(model, small_splits(), limit=20, sample=5) for _ in range(2))
+    a, b = (evaluate(model, small_splits(), EvalConfig(limit=20, sample=5)) for _ in range(2))
     assert a["images"] == 20
     assert {k: v for k, v in a.items() if k != "seconds"} == {k: v for k, v in b.items() if k != "seconds"}
 

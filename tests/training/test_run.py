@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from fourierscale import create_model
 from fourierscale.metrics.mean import BatchMean
+from fourierscale.models import load_model, read_info
 from fourierscale.training import (
     CheckpointError,
     ConfigError,
@@ -27,8 +28,6 @@ from fourierscale.training import (
     NonFiniteLossError,
     evaluate,
     load_config,
-    load_model,
-    read_info,
     train,
 )
 from fourierscale.training.callbacks import read_log

@@ -12,8 +12,8 @@ from PIL import Image
 
 from fourierscale.cli import main
 from fourierscale.cli.train import _folder
-from fourierscale.models import model_info
-from fourierscale.training import load_config, load_model, train
+from fourierscale.models import load_model, model_info
+from fourierscale.training import load_config, train
 from tests.lab.baselines.small_baselines import DIGITS, PHOTOS, SMALL
 from tests.training.small_runs import small_splits, write_digits
 

@@ -2,15 +2,16 @@ r"""How two outputs of one layer are compared: on the coefficients of the band t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from fourierscale.functional import analyze, band
-from fourierscale.functional.bands import Boundary, frequencies
-from fourierscale.functional.enlarging import Enlarging
+from fourierscale.functional.bands import frequencies
 from fourierscale.metrics import shrink_features
+from fourierscale.models.preprocessing import Preprocessing
 
 __all__ = ["Form", "Rows", "compare", "form_of", "rows"]
 
@@ -39,7 +40,11 @@ def form_of(value: Tensor, form: Form) -> Form:
 
 
 def compare(
-    large: Tensor, small: Tensor, form: Form, ratio: float, enlarge: Enlarging | None, boundary: Boundary = "circular"
+    large: Tensor,
+    small: Tensor,
+    form: Form,
+    ratio: float,
+    preprocessing: Preprocessing = Preprocessing(),  # noqa: B008
 ) -> Rows | str:
     r"""Downscaled features :math:`a = D_r g(x)` against features of the downscaled image :math:`b = g(D_r x)`.
 
@@ -57,14 +62,13 @@ def compare(
         small: Output for the downscaled image.
         form: What they are.
         ratio: ``r / n``, the resolution divided by the image's own.
-        enlarge: How images reached a model of one input size.
-        boundary: What lies beyond the edge of images and of maps of samples.
+        preprocessing: How images reached a model of one input size, and what lies beyond the edge of images and maps.
 
     Returns:
         The rows, or in words why there is nothing to compare.
 
     >>> x = torch.rand(2, 3, 8, 8)
-    >>> compare(x, x[..., :4, :4], "image", 0.5, None).difference.shape  # frequencies 0 and 1
+    >>> compare(x, x[..., :4, :4], "image", 0.5).difference.shape  # frequencies 0 and 1
     torch.Size([2, 2])
     """
     large, small = large.detach().double(), small.detach().double()
@@ -77,8 +81,8 @@ def compare(
         if form == "coefficients":
             return rows(shrink_features(large, small, ratio, form), small)
         if sides[0] != sides[1] or max(map(band, sides[0])) > 0:
-            shrunk = shrink_features(large, small, ratio, form, enlarge=enlarge, boundary=boundary)
-            return rows(analyze(shrunk, boundary=boundary), analyze(small, boundary=boundary))
+            shrunk = shrink_features(large, small, ratio, form, replace(preprocessing, kind="ideal"))
+            return rows(*(analyze(maps, boundary=preprocessing.boundary) for maps in (shrunk, small)))
     if large.shape != small.shape:
         return _unlike(large, small)
     return rows(large.flatten(1)[..., None, None], small.flatten(1)[..., None, None])

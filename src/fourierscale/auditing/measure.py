@@ -14,10 +14,9 @@ from fourierscale.auditing.files import FileModel, open_file
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
 from fourierscale.auditing.trace import evaluating
-from fourierscale.functional.bands import Boundary, check_boundary
-from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
-from fourierscale.models.classifier import boundary_of
+from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.nn import ToCoefficients
 
 __all__ = ["audit"]
 
@@ -32,15 +31,10 @@ def audit(
     *,
     labels: Tensor | Sequence[int] | None = None,
     kinds: Sequence[Kind] = KINDS,
-    enlarge: Enlarging | None = None,
-    enlarge_size: int | None = None,
-    mean: float | Sequence[float] = 0.0,
-    std: float | Sequence[float] = 1.0,
+    preprocessing: Preprocessing | None = None,
     shifts: Sequence[float] = (1.0, 0.5),
-    boundary: Boundary | None = None,
     depth: int | None = None,
     batch_size: int = 16,
-    name: str | None = None,
     report: Report | None = None,
 ) -> Audit:
     r"""Measure how far any model is from commuting with downscaling and with shifts, layer by layer.
@@ -54,8 +48,8 @@ def audit(
     are analysed first. What counts where maps have no common ratio:
 
     - the size of the small image's map decides, also where borders were cut off: the large map is downscaled to it;
-    - with ``enlarge``, where all maps have one size, the large map is downscaled in the ratio of the images, rounded to
-      whole samples, and brought back to its size as the image was;
+    - for a model of one input size, where all maps have one size, the large map is downscaled in the ratio of
+      the images, rounded to whole samples, and brought back to its size as the image was;
     - a map pooled to a fixed grid, a global pool, a vector of features and logits are compared entry by entry;
     - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has;
     - outputs of other unlike shapes are not compared, and the layer's ``note`` says so.
@@ -70,18 +64,13 @@ def audit(
         resolutions: Sides to downscale to; those of ``n`` are left out.
         labels: Class of each image, for accuracy and Scale-Con.
         kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
-        enlarge: Bring every image to one size, for models that take no other; see
-            :func:`fourierscale.functional.enlarge_to`.
-        enlarge_size: That size; ``n`` if not given.
-        mean: Subtracted from each channel behind ``enlarge``, so that padding with zero is black.
-        std: Each channel is then divided by it.
-        shifts: Pixels by which the images are moved, right and down, as if they were periodic; not at all where
-            ``boundary`` says that they are not.
-        boundary: What lies beyond the edge of images and maps when they are downscaled; the model's own if not given,
-            ``"circular"`` for a model that has none.
+        preprocessing: What pixels become before they reach the model, how they are brought to the size of a model of
+            one size (``enlarge``), and what lies beyond the edge of images and maps. If not given, the model's own; for
+            a model that has none, images go in as they are.
+        shifts: Pixels by which the images are moved, right and down, as if they were periodic; not at all where the
+            boundary says that they are not.
         depth: Only modules whose names have at most so many parts.
         batch_size: Images in a pass.
-        name: What to call the model; its class or file if not given.
         report: Told which share is done.
 
     Raises:
@@ -95,20 +84,17 @@ def audit(
     >>> audit(cnn, torch.rand(2, 1, 16, 16), [8, 11]).broken.name
     '0'
     """
-    called = name
+    name = type(model).__name__
     if isinstance(model, (str, os.PathLike)):
-        called, model = name or os.path.basename(model), open_file(model)
+        name, model = os.path.basename(model), open_file(model)
     elif not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
-    sides = _check(images, resolutions, kinds, labels, enlarge, enlarge_size)
-    try:
-        beyond = boundary_of(model) if boundary is None else check_boundary(boundary)
-    except ValueError as error:
-        raise AuditError(str(error)) from None
-    shifts = shifts if beyond == "circular" else ()
+    prepare = preprocessing or _own_preprocessing(model)
+    sides = _check(images, resolutions, kinds, labels, prepare)
+    shifts = shifts if prepare.boundary == "circular" else ()
     device, dtype = _place(model, images)
-    session = Session(model, images.shape[-1], enlarge, enlarge_size, mean, std, depth, device, dtype, beyond)
+    session = Session(model, images.shape[-1], prepare, depth, dtype)
     known = None if labels is None else torch.as_tensor(labels, device=device)
     steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
 
@@ -129,7 +115,7 @@ def audit(
                     tell()
             if shifts:
                 session.shifted(shifts, tell)
-    return session.result(called or type(model).__name__, len(images), tuple(kinds), sides)
+    return session.result(name, len(images), tuple(kinds), sides)
 
 
 def _check(
@@ -137,8 +123,7 @@ def _check(
     resolutions: Iterable[int],
     kinds: Sequence[str],
     labels: Tensor | Sequence[int] | None,
-    enlarge: str | None,
-    enlarge_size: int | None,
+    preprocessing: Preprocessing,
 ) -> tuple[int, ...]:
     """Refuse what cannot be audited; the resolutions that count, coarse to fine."""
     if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
@@ -158,12 +143,19 @@ def _check(
         raise AuditError(f"no kind of downscaling was given: choose among {', '.join(KINDS)}")
     if labels is not None and len(labels) != len(images):
         raise AuditError(f"expected {len(images)} labels for as many images, got {len(labels)}")
-    if enlarge is not None and enlarge not in get_args(Enlarging):
-        raise AuditError(f"unknown enlarge {enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
-    if enlarge_size is not None and (enlarge is None or enlarge_size < size):
-        why = "enlarge is not given" if enlarge is None else f"the images have {size} pixels: downscale them first"
-        raise AuditError(f"enlarge_size is {enlarge_size}, but {why}")
+    reached = preprocessing.enlarge_size
+    if reached is not None and reached < size:
+        raise AuditError(f"the model takes {reached} pixels, the images have {size}: downscale them first")
     return sides
+
+
+def _own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
+    """How a model says that its images are prepared; as they are if it does not."""
+    own = model.preprocessing if isinstance(model, ImageModel) else None
+    if own is not None:
+        return own
+    parts = model.modules() if isinstance(model, nn.Module) else ()
+    return Preprocessing(boundary=next((p.boundary for p in parts if isinstance(p, ToCoefficients)), "circular"))
 
 
 def _place(model: Callable[[Tensor], Any], images: Tensor) -> tuple[torch.device, torch.dtype]:

@@ -13,8 +13,8 @@ from fourierscale.auditing.picture import last_rings
 from fourierscale.auditing.result import Audit, Layer
 from fourierscale.auditing.table import spread
 from fourierscale.lab.demo.report import page_style
+from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, error_map, line_chart
-from fourierscale.training.weights import versions
 
 __all__ = ["build_page", "write_page"]
 

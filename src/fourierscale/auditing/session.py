@@ -16,10 +16,8 @@ from fourierscale.auditing.logits import LogitSums, prediction
 from fourierscale.auditing.result import Audit, Layer, Rings, Shift
 from fourierscale.auditing.shifts import compare_shifted, shift_image
 from fourierscale.auditing.trace import OUTPUT, Record, Trace, run
-from fourierscale.functional import downscale
-from fourierscale.functional.bands import Boundary
-from fourierscale.functional.enlarging import Enlarging, enlarge_to
 from fourierscale.functional.resample import Kind
+from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.testing import TOLERANCE
 
 __all__ = ["Session"]
@@ -31,33 +29,20 @@ class Session:
     Args:
         model: Takes images.
         size: Side of the images.
-        enlarge: How they reach a model of one input size.
-        enlarge_size: That size; ``size`` if not given.
-        mean: Subtracted from each channel behind ``enlarge``.
-        std: Each channel is then divided by it.
+        preprocessing: How pixels become its input, and what lies beyond the edge of the images.
         depth: Only modules whose names have at most so many parts.
-        device: Where to compute.
         dtype: In what.
-        boundary: What lies beyond the edge of the images.
     """
 
     def __init__(
         self,
         model: Callable[[Tensor], Any],
         size: int,
-        enlarge: Enlarging | None,
-        enlarge_size: int | None,
-        mean: float | Sequence[float],
-        std: float | Sequence[float],
+        preprocessing: Preprocessing,
         depth: int | None,
-        device: torch.device,
         dtype: torch.dtype,
-        boundary: Boundary,
     ) -> None:
-        self.model, self.size, self.depth, self.dtype, self.boundary = model, size, depth, dtype, boundary
-        self.enlarge: Enlarging | None = enlarge
-        self.enlarge_size = size if enlarge_size is None else enlarge_size
-        self.mean, self.std = (torch.as_tensor(v, dtype=dtype, device=device).reshape(-1, 1, 1) for v in (mean, std))
+        self.model, self.size, self.prepare, self.depth, self.dtype = model, size, preprocessing, depth, dtype
         self.images = self.right = 0
         self.shapes: dict[str, Record] = {}
         self.lasts: set[str] = set()
@@ -67,15 +52,10 @@ class Session:
         self.missing: set[str] = set()
         self.notes: dict[str, str] = {}
 
-    def input(self, x: Tensor) -> Tensor:
-        """Images as the model takes them."""
-        x = x if self.enlarge is None else enlarge_to(x, self.enlarge_size, self.enlarge)
-        return (x - self.mean) / self.std
-
     def begin(self, x: Tensor, labels: Tensor | None) -> None:
         """A new batch, at the full size."""
         self.x, self.labels = x, labels
-        self.full = self._run(self.input(x))
+        self.full = self._run(self.prepare(x))
         self.images += len(x)
         for key, record in self.full.records.items():
             self.shapes.setdefault(key, replace(record, value=record.value[:1].clone()))
@@ -90,14 +70,15 @@ class Session:
 
     def downscaled(self, kind: Kind, side: int) -> None:
         """The same batch, downscaled."""
-        x, ratio = downscale(self.x, side, kind, boundary=self.boundary), side / self.size
-        self.sums["input", kind, side].add(compare(self.x, x, "image", ratio, None, self.boundary))
-        small = self._run(self.input(x))
+        x, ratio = replace(self.prepare, kind=kind).downscale(self.x, side), side / self.size
+        plain = replace(self.prepare, enlarge=None, enlarge_size=None)
+        self.sums["input", kind, side].add(compare(self.x, x, "image", ratio, plain))
+        small = self._run(self.prepare(x))
         self.missing |= self.full.records.keys() ^ small.records.keys()
         for key, record in small.records.items():
             if key in self.full.records:
                 large = self.full.records[key]
-                rows = compare(large.value, record.value, record.form, ratio, self.enlarge, self.boundary)
+                rows = compare(large.value, record.value, record.form, ratio, self.prepare)
                 self._note(key, self.sums[key, kind, side].add(rows))
         logits = prediction(small.output)
         if self.logits is not None and logits is not None and logits.shape == self.logits.shape:
@@ -105,7 +86,7 @@ class Session:
 
     def shifted(self, shifts: Sequence[float], tell: Callable[[], None]) -> None:
         """The same batch at the full size, moved."""
-        x = self.input(self.x)
+        x = self.prepare(self.x)
         still = self._run(shift_image(x, 0.0))
         tell()
         for pixels in shifts:
@@ -161,7 +142,7 @@ class Session:
             dtype=str(self.dtype).removeprefix("torch."),
             kinds=kinds,
             resolutions=sides,
-            enlarge=self.enlarge,
+            enlarge=self.prepare.enlarge,
             tolerance=TOLERANCE[self.dtype],
             layers=layers,
             input=layer(0, "input", Record(self.x, "images", "image")),

@@ -60,7 +60,7 @@ def compare_shifted(features: Tensor, of_shifted: Tensor, form: Form, pixels: fl
     """
     a, b = features.detach().double(), of_shifted.detach().double()
     if form in ("levels", "vector"):
-        return compare(a, b, form, 1.0, None)
+        return compare(a, b, form, 1.0)
     if form == "coefficients":
         return rows(shift_coefficients(a, pixels / size), b)
     side = int(a.shape[-1])

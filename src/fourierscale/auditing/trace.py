@@ -135,7 +135,8 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         raise AuditError(
             f"the model does not take images of shape {tuple(x.shape)} ({reason.strip()[:200]}): give the channels it "
-            "was made for, leave out resolutions that are too small, or set enlarge for a model of one input size"
+            "was made for, leave out resolutions that are too small, or set enlarge in the preprocessing for a model "
+            "of one input size"
         ) from error
     finally:
         for handle in handles:

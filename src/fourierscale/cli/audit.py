@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from fourierscale.auditing import Audit
-    from fourierscale.cli.opened import Opened
+    from fourierscale.cli.found import Found
+    from fourierscale.models import Preprocessing
 
 __all__ = ["audit"]
 
@@ -62,10 +63,10 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
-    from fourierscale.auditing import AuditError
     from fourierscale.auditing import audit as measure
-    from fourierscale.cli.opened import open_model
+    from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
+    from fourierscale.functional.bands import check_boundary
     from fourierscale.training.errors import ConfigError
 
     if out is not None:
@@ -73,29 +74,27 @@ def audit(
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
-            opened = open_model(model)
+            opened = find_model(model)
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
                 way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
+                side = None if way is None else max(opened.side or 0, int(pictures.images.shape[-1]))
+                prepare = replace(pictures.preprocessing, enlarge=way, enlarge_size=side)
                 found = measure(
                     opened.model,
                     pictures.images,
                     _sides(resolutions) if resolutions else pictures.resolutions,
                     labels=pictures.labels,
                     kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    enlarge=way,
-                    enlarge_size=None if way is None else max(opened.side or 0, int(pictures.images.shape[-1])),
-                    mean=pictures.mean,
-                    std=pictures.std,
-                    boundary=boundary or opened.data.get("boundary"),
+                    preprocessing=prepare if boundary is None else replace(prepare, boundary=check_boundary(boundary)),
                     depth=depth,
-                    name=opened.name,
                     report=report,
                 )
-        except AuditError as error:
+                found = replace(found, model=opened.name)
+        except ValueError as error:
             raise ConfigError(str(error)) from error
         show(found, console, opened.trained)
         if out is not None:
@@ -131,21 +130,19 @@ class Pictures(NamedTuple):
         images: ``(N, C, n, n)`` from 0 to 1.
         labels: Of each, where they are the model's classes.
         resolutions: Below ``n``.
-        mean: Subtracted by the model's door.
-        std: Divided by.
+        preprocessing: How they become the model's input.
         source: Where they come from, in words.
     """
 
     images: Tensor
     labels: Tensor | None
     resolutions: list[int]
-    mean: list[float]
-    std: list[float]
+    preprocessing: Preprocessing
     source: str
 
 
 def find_pictures(
-    opened: Opened,
+    opened: Found,
     data: str | None,
     count: int,
     size: int | None,
@@ -172,15 +169,16 @@ def find_pictures(
     from fourierscale.functional import downscale
 
     digits = opened.channels in (1, None) and opened.side in (28, None) and size is None
-    chosen = data or opened.data.get("protocol") or ("mnist-scale" if digits else "random")
+    chosen = data or opened.protocol or ("mnist-scale" if digits else "random")
     if chosen == "random":
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
     # the test images of a run are those that its own seed split off
-    options = dict(opened.loading) if bare_name(chosen) == bare_name(str(opened.data.get("protocol"))) else {}
+    config = opened.info.get("config", {}).get("data", {}) if bare_name(chosen) == opened.protocol else {}
+    options = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
     if data_dir is not None:
         options["data_dir"] = data_dir
-    folder = folder_options(opened.data, chosen)
+    folder = folder_options(opened, chosen)
     if size is not None:
         folder = replace(folder, size=size, lowest=None)
     try:
@@ -198,21 +196,22 @@ def find_pictures(
         )
     if opened.enlarge is not None and opened.side is not None and opened.side < pixels.shape[-1]:
         pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
-    labels = test.labels[chosen_items] if list(opened.data.get("classes", ())) == list(splits.classes) else None
+    own = opened.preprocessing
+    labels = test.labels[chosen_items] if own is not None and own.classes == splits.classes else None
     n = int(pixels.shape[-1])
     sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), MOST)
     source = f"{len(pixels)} test images of {chosen}, from {splits.source}"
-    mean, std = (opened.data.get(key) or getattr(test, key).flatten().tolist() for key in ("mean", "std"))
-    return Pictures(pixels, labels, sides, mean, std, source)
+    return Pictures(pixels, labels, sides, _boundary_of(opened, own or splits.preprocessing), source)
 
 
-def random_pictures(opened: Opened, count: int, size: int | None, why: str) -> Pictures:
+def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pictures:
     """Band-limited random images whose amplitude falls with frequency, as that of photographs does."""
     import torch
 
     from fourierscale.auditing.table import spread
     from fourierscale.functional import band, grid, synthesize
     from fourierscale.functional.bands import frequencies
+    from fourierscale.models import Preprocessing
 
     side, channels = size or opened.side or 64, opened.channels or 3
     k = frequencies(grid(band(side)), torch.float32, torch.device("cpu"))
@@ -221,7 +220,15 @@ def random_pictures(opened: Opened, count: int, size: int | None, why: str) -> P
     pixels = synthesize(coeffs, side)
     pixels = 0.5 + 0.2 * (pixels - pixels.mean((-2, -1), keepdim=True)) / pixels.std((-2, -1), keepdim=True)
     source = f"{count} random band-limited images of {channels} x {side} x {side}{why}"
-    return Pictures(pixels, None, spread(range(side // 3, side), MOST), [0.5] * channels, [0.25] * channels, source)
+    prepare = Preprocessing(mean=(0.5,) * channels, std=(0.25,) * channels)
+    return Pictures(pixels, None, spread(range(side // 3, side), MOST), _boundary_of(opened, prepare), source)
+
+
+def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
+    """A preprocessing with the boundary of the model itself, where it has one."""
+    from fourierscale.models import ImageModel
+
+    return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
 
 
 def _sides(text: str) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fourierscale.cli.found import MODEL_HELP, find_model, folder_options
+from fourierscale.cli.found import MODEL_HELP, find_trained, folder_options
 
 __all__ = ["evaluate"]
 
@@ -34,6 +34,7 @@ def evaluate(
     from fourierscale.cli.show import metrics_table
     from fourierscale.data import Scaling, load_protocol
     from fourierscale.data.protocols import bare_name, folder_path
+    from fourierscale.training.config import EvalConfig
     from fourierscale.training.errors import ConfigError
     from fourierscale.training.evaluate import evaluate as measure
     from fourierscale.training.picture import draw_metrics
@@ -43,54 +44,46 @@ def evaluate(
         torch.empty(0, device=where)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ConfigError(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
-    found = find_model(model)
+    found = find_trained(model)
     folder = out or found.folder or Path()
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
-    about, trained = found.data, found.info.get("config", {}).get("data", {})
-    name = str(about["protocol"]) if data is None else bare_name(data)
-    own, of_folder = name == about["protocol"], folder_path(name) is not None
+    prepare, trained = found.preprocessing, found.info.get("config", {}).get("data", {})
+    name = found.protocol if data is None else bare_name(data)
+    own, of_folder = name == found.protocol, folder_path(name) is not None
     with progress_bars() as report:
         splits = load_protocol(
             name,
             data_dir=data_dir or (trained.get("data_dir") if own else None),
             offline=offline,
             seed=trained.get("seed", 0) if own else 0,
-            scaling=Scaling(kind=about["kind"] if own else None, boundary=about.get("boundary", "circular")),
-            folder=folder_options(about, name),
+            scaling=Scaling(kind=prepare.kind if own else None, boundary=prepare.boundary),
+            folder=folder_options(found, name),
             report=report,
         )
-    channels, needed = int(splits.test.images.shape[1]), int(about["channels"])
-    if channels != needed or len(splits.classes) != len(about["classes"]):
+    channels, known = int(splits.test.images.shape[1]), prepare.classes
+    if channels != prepare.channels or len(splits.classes) != len(known):
         raise ConfigError(
-            f"the model takes {needed} channel(s) and {len(about['classes'])} classes, {splits.protocol.name} has "
+            f"the model takes {prepare.channels} channel(s) and {len(known)} classes, {splits.protocol.name} has "
             f"{channels} and {len(splits.classes)}"
         )
-    if of_folder and list(splits.classes) != about["classes"]:
+    if of_folder and splits.classes != known:
         raise ConfigError(
-            f"the model knows the classes {', '.join(about['classes'][:5])}, ..., {name} has "
+            f"the model knows the classes {', '.join(known[:5])}, ..., {name} has "
             f"{', '.join(splits.classes[:5])}, ...: name its folders as the model's classes"
         )
-    if own and splits.hashes != about["hashes"] and of_folder:
+    if own and splits.hashes != found.info["data"]["hashes"] and of_folder:
         typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
-    metrics = measure(
-        found.model,
-        splits,
-        enlarge=about["fit"],
-        enlarge_size=about["fit_size"],
-        batch_size=batch_size,
-        limit=limit,
-        sample=sample,
-        device=where,
-    )
-    named = [] if found.folder is not None else [str(found.info["model"])]
+    config = EvalConfig(batch_size=batch_size, limit=limit, sample=sample)
+    metrics = measure(found.model, splits, config, device=where)
+    named = [] if found.folder is not None else [found.name]
     named += [] if found.folder is not None and own and not limit else [name]
     # beside a run's own metrics.json, or among a user's files, only what is named after itself
     stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
     table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
     table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    draw_metrics(metrics, picture, f"{found.info['model']} on {splits.protocol.name}", splits.protocol.boundary)
-    metrics_table(metrics, found.info["model"])
+    draw_metrics(metrics, picture, f"{found.name} on {splits.protocol.name}", splits.protocol.boundary)
+    metrics_table(metrics, found.name)
     typer.echo(f"wrote {table} and {picture}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fourierscale.cli.folders import check_folder
-from fourierscale.cli.found import Found, find_model
+from fourierscale.cli.found import Trained, find_trained
 
 if TYPE_CHECKING:
     from fourierscale.lab.explore import Net
@@ -71,20 +71,21 @@ def find_nets(model: str, beside: str | None) -> list[Net]:
     from fourierscale.lab.explore import Net
     from fourierscale.training.errors import CheckpointError
 
-    found = find_model(model)
-    levelled = hasattr(found.model, "levels_of")
-    key, name, second = ("ours", "ours", "cnn") if levelled else ("cnn", found.info["model"], "tiny")
-    nets = [Net(key, name, found.model, found.data)]
+    found = find_trained(model)
+    levelled = found.model.levels is not None
+    key, name, second = ("ours", "ours", "cnn") if levelled else ("cnn", found.name, "tiny")
+    nets = [Net(key, name, found.model, found.preprocessing)]
     if beside == "none":
         return nets
-    other = find_model(beside or CNN)
+    other = find_trained(beside or CNN)
     if _images(other) == _images(found):
-        name = "small CNN" if other.info["model"] == CNN else other.info["model"]
-        return [*nets, Net(second, name, other.model, other.data)]
+        name = "small CNN" if other.name == CNN else other.name
+        return [*nets, Net(second, name, other.model, other.preprocessing)]
     if beside is None:
         return nets
     raise CheckpointError(f"{beside} was trained on images of other classes or sizes than {model}: leave --beside out")
 
 
-def _images(found: Found) -> tuple[int, list[str], int]:
-    return found.data["channels"], list(found.data["classes"]), max(found.data["resolutions"])
+def _images(found: Trained) -> tuple[int, tuple[str, ...], int]:
+    prepare = found.preprocessing
+    return prepare.channels, prepare.classes, max(prepare.sizes)

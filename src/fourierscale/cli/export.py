@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from torch import Tensor
 
-from fourierscale.cli.found import MODEL_HELP, find_model, folder_options
+from fourierscale.cli.found import MODEL_HELP, Trained, find_trained, folder_options
 
 __all__ = ["export"]
 
@@ -40,14 +40,14 @@ def export(
     if out.suffix not in FORMATS:
         raise typer.BadParameter(f"{out}: the name must end in .onnx or .pt2")
     sizes = [*(resolution or []), *_numbers(resolutions)]
-    found = find_model(model)
+    found = find_trained(model)
     console = Console(highlight=False)
-    images, note = _real_images(found.data, raw)
+    images, note = _real_images(found, raw)
     write = export_onnx if out.suffix == ".onnx" else export_program
-    with console.status(f"exporting {found.info['model']}: a minute or two for a net of many levels"):
-        report = write(found.model, out, sizes or None, found.info, raw=raw, features=features, images=images)
+    with console.status(f"exporting {found.name}: a minute or two for a net of many levels"):
+        report = write(found.model, out, sizes or None, name=found.name, raw=raw, features=features, images=images)
     taken = "0..1 pixels" if raw else "normalised images"
-    wrote = f"wrote {out}: {report.bytes / 1e6:.1f} MB, {found.info['model']}, takes {taken}"
+    wrote = f"wrote {out}: {report.bytes / 1e6:.1f} MB, {found.name}, takes {taken}"
     console.print(wrote, markup=False, soft_wrap=True)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     runner = FORMATS[out.suffix]
@@ -69,23 +69,16 @@ def _numbers(text: str | None) -> list[int]:
         ) from None
 
 
-def _real_images(about: dict[str, Any], raw: bool, count: int = 8) -> tuple[Tensor | None, str]:
+def _real_images(found: Trained, raw: bool, count: int = 8) -> tuple[Tensor | None, str]:
     """A few test images as the file takes them, if they are on this machine; and how to call them."""
-    import torch
-
     from fourierscale.data import Scaling, load_protocol
     from fourierscale.data.errors import DataError
-    from fourierscale.functional.enlarging import enlarge_to
 
+    prepare, protocol = found.preprocessing, found.protocol
     try:
-        folder = folder_options(about, about["protocol"])
-        splits = load_protocol(about["protocol"], offline=True, scaling=Scaling(kind=about["kind"]), folder=folder)
+        folder = folder_options(found, protocol)
+        splits = load_protocol(protocol, offline=True, scaling=Scaling(kind=prepare.kind), folder=folder)
         x, _ = splits.test.largest(count)
     except (DataError, OSError, ImportError, IndexError):
         return None, "no real ones, which are not on this machine"
-    if not raw:
-        if about["fit"] is not None:
-            x = enlarge_to(x, about["fit_size"], about["fit"])
-        mean, std = (torch.tensor(about[name]).view(-1, 1, 1) for name in ("mean", "std"))
-        x = (x - mean) / std
-    return x, f"{len(x)} test images of {about['protocol']}"
+    return x if raw else prepare(x), f"{len(x)} test images of {protocol}"

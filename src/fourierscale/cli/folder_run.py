@@ -89,14 +89,14 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
 def _export(run: Path) -> str:
     """Write ``model.onnx``; a line on it, or on what it lacks: a trained model is no less for it."""
     from fourierscale.export import ExportError, export_onnx
-    from fourierscale.training import load_model, read_info
+    from fourierscale.models import load_model, read_info
 
-    info, path = read_info(run), run / "model.onnx"
-    levels = info["data"]["resolutions"]
+    model, path = load_model(run), run / "model.onnx"
+    sizes = model.preprocessing.sizes if model.preprocessing is not None else None
     try:
-        done = export_onnx(load_model(run), path, resolutions=levels, about=info, raw=True, batches=())
+        done = export_onnx(model, path, sizes, name=read_info(run)["model"], raw=True, batches=())
     except (ImportError, ExportError) as error:
         return f"no model.onnx: {' '.join(str(error).split())}"
     worst = max(check.difference for check in done.checks)
-    sizes = ", ".join(map(str, done.resolutions))
-    return f"wrote {path}: takes squares of {sizes} pixels from 0 to 1; within {worst:.0e} of PyTorch"
+    taken = ", ".join(map(str, done.resolutions))
+    return f"wrote {path}: takes squares of {taken} pixels from 0 to 1; within {worst:.0e} of PyTorch"

@@ -1,76 +1,217 @@
-"""A trained model by the path of its run or the name of weights that ship with the package."""
+"""A model by whatever the user calls it: a run, a file, a name, or a function that builds it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+from torch import Tensor
+
+from fourierscale.models import ImageModel, Preprocessing
 
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
-    from fourierscale.data.decode import Colour
 
-__all__ = ["Found", "find_model", "folder_options"]
+__all__ = ["MODEL_HELP", "Found", "Trained", "find_model", "find_trained", "folder_options"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
 
 @dataclass(frozen=True)
 class Found:
-    """A model and what is known about it."""
+    """A model to audit, and what is known about its images.
 
-    model: nn.Module
-    info: dict[str, Any]
-    folder: Path | None
-    """Where results go: the run's folder; None for weights that ship with the package."""
+    Attributes:
+        name: What to call it.
+        model: Takes images.
+        note: What the user must know about it, in words; empty if nothing.
+        channels: Channels of its images; None if nobody says.
+        side: Side of the largest images that it was made for; None if nobody says.
+        enlarge: How smaller images reach a model of one input size.
+        info: The description beside its weights; empty if it has none.
+        trained: Whether its answers may mean something.
+    """
+
+    name: str
+    model: Callable[[Tensor], Any]
+    note: str = ""
+    channels: int | None = None
+    side: int | None = None
+    enlarge: Any = None
+    info: dict[str, Any] = field(default_factory=dict)
+    trained: bool = True
 
     @property
-    def data(self) -> dict[str, Any]:
-        """How its images were prepared."""
-        from fourierscale.data.protocols import bare_name
-        from fourierscale.training.errors import CheckpointError
+    def preprocessing(self) -> Preprocessing | None:
+        """How pixels become its input; None if nobody says."""
+        return self.model.preprocessing if isinstance(self.model, ImageModel) else None
 
-        data = self.info.get("data")
-        if not isinstance(data, dict):
-            raise CheckpointError("the description of these weights does not say how images are prepared: train again")
-        return {**data, "protocol": bare_name(str(data.get("protocol")))}
+    @property
+    def protocol(self) -> str:
+        """The images it was trained on; empty if nobody says."""
+        return _protocol(self.info)
 
 
-def folder_options(about: Mapping[str, Any], name: str) -> FolderOptions:
+@dataclass(frozen=True)
+class Trained:
+    """A trained model of this library.
+
+    Attributes:
+        model: In evaluation mode.
+        info: The description beside its weights.
+        folder: Where results go: the run's folder; None for weights that ship with the package.
+    """
+
+    model: ImageModel
+    info: dict[str, Any]
+    folder: Path | None
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return str(self.info["model"])
+
+    @property
+    def protocol(self) -> str:
+        """The images it was trained on."""
+        return _protocol(self.info)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How pixels become its input."""
+        from fourierscale.models import WeightsError
+
+        if self.model.preprocessing is None:
+            raise WeightsError("the description of these weights does not say how images are prepared: train again")
+        return self.model.preprocessing
+
+
+def find_trained(name: str) -> Trained:
+    """Load a trained model; a name that is nothing is the user's mistake."""
+    from fourierscale.models import WeightsError, load_model, load_pretrained, pretrained_info, read_info
+
+    path = Path(name).expanduser()
+    if path.exists():
+        return Trained(load_model(path), read_info(path), path if path.is_dir() else path.parent)
+    try:
+        return Trained(load_pretrained(name), pretrained_info(name), None)
+    except (ValueError, OSError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
+        raise WeightsError(f"{name} is no file or folder, and {reason}") from None
+
+
+def find_model(name: str, seed: int = 0) -> Found:
+    """Find any model; a name that is nothing is the user's mistake.
+
+    Args:
+        name: A model's name, the path of a run or of a file, or ``module:function``.
+        seed: Draws the weights of a model that has none.
+    """
+    from fourierscale.auditing import open_file
+    from fourierscale.auditing.files import SUFFIXES
+
+    path = Path(name).expanduser()
+    if path.suffix in SUFFIXES:
+        file = open_file(path)
+        return Found(path.name, file, "", file.channels, file.side, None if file.side is None else "zero")
+    if path.exists() or path.suffix == ".safetensors":
+        return _trained(name)
+    return _built(name, seed) if ":" in name else _named(name, seed)
+
+
+def _trained(name: str) -> Found:
+    found = find_trained(name)
+    prepare = found.preprocessing
+    return Found(found.name, found.model, "", prepare.channels, prepare.largest, prepare.enlarge, found.info)
+
+
+def _named(name: str, seed: int) -> Found:
+    """Weights that ship with the package; else a model of the registry, with random weights."""
+    from fourierscale.auditing import AuditError
+    from fourierscale.models import model_info, pretrained_info
+
+    try:
+        pretrained_info(name)
+    except ValueError:
+        try:
+            info = model_info(name)
+        except ValueError as error:
+            raise AuditError(f"{name} is no file or folder, and {error}") from None
+    else:
+        return _trained(name)
+    channels, side, _ = info.largest_input
+    note = (
+        f"{name} has random weights (seed {seed}), since none ship for it, so its answers are not shown: give a run's "
+        "folder for trained ones"
+    )
+    model = _seeded(lambda: info.build(**info.defaults), seed)
+    return Found(name, model, note, channels, side, info.enlarge, trained=False)
+
+
+def _built(name: str, seed: int) -> Found:
+    """What a function of the user's returns."""
+    from torch import nn
+
+    from fourierscale.auditing import AuditError
+
+    module, _, function = name.partition(":")
+    here = os.getcwd()
+    added = here not in sys.path
+    if added:
+        sys.path.insert(0, here)
+    try:
+        build = getattr(importlib.import_module(module), function, None)
+    except ImportError as error:
+        raise AuditError(f"{name}: cannot import {module} from here ({error})") from None
+    finally:
+        if added:
+            sys.path.remove(here)
+    if not callable(build):
+        raise AuditError(f"{name}: {module} has no function {function}")
+    try:
+        model = build if isinstance(build, nn.Module) else _seeded(build, seed)
+    except TypeError as error:
+        raise AuditError(f"{name}: expected a function that builds a model without arguments ({error})") from None
+    if not callable(model):
+        raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
+    convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
+    return Found(function, model, "", next(iter(convs), None))
+
+
+def _seeded(build: Callable[[], Any], seed: int) -> Any:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return build()
+
+
+def folder_options(found: Found | Trained, name: str) -> FolderOptions:
     """How ``load_protocol`` opens a folder of images for a model: as the one that it was trained on.
 
     Args:
-        about: How the model's images were prepared, ``data`` of its description; may be empty.
+        found: The model.
         name: The images; nothing follows for others than a folder's.
     """
     from fourierscale.data import FolderOptions
     from fourierscale.data.protocols import bare_name, folder_path
 
-    settings: dict[str, Any] = {}
-    if folder_path(name) is None or "channels" not in about:
+    prepare = found.preprocessing
+    if folder_path(name) is None or prepare is None:
         return FolderOptions()
-    if about.get("shape") is not None:
-        levels = about["resolutions"]
-        settings = {"size": max(levels), "lowest": min(levels), "shape": about["shape"]}
-    own = bare_name(name) == bare_name(str(about.get("protocol")))
-    colour: Colour = "grey" if about["channels"] == 1 else "rgb"
-    return FolderOptions(colour=colour, skip_bad=own and bool(about.get("skip_bad")), **settings)
+    settings: dict[str, Any] = {}
+    if prepare.shape is not None:
+        settings = {"size": max(prepare.sizes), "lowest": min(prepare.sizes), "shape": prepare.shape}
+    skip_bad = bare_name(name) == found.protocol and bool(found.info.get("data", {}).get("skip_bad"))
+    return FolderOptions(colour="grey" if prepare.channels == 1 else "rgb", skip_bad=skip_bad, **settings)
 
 
-def find_model(name: str) -> Found:
-    """Load a model; a name that is nothing is the user's mistake."""
-    from fourierscale.models import load_pretrained, pretrained_info
-    from fourierscale.training.errors import CheckpointError
-    from fourierscale.training.weights import load_model, read_info
+def _protocol(info: Mapping[str, Any]) -> str:
+    from fourierscale.data.protocols import bare_name
 
-    path = Path(name).expanduser()
-    if path.exists():
-        return Found(load_model(path), read_info(path), path if path.is_dir() else path.parent)
-    try:
-        return Found(load_pretrained(name), pretrained_info(name), None)
-    except (ValueError, OSError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
-        raise CheckpointError(f"{name} is no file or folder, and {reason}") from None
+    return bare_name(str(info.get("data", {}).get("protocol", "")))

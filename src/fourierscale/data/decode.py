@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fourierscale.data.errors import CorruptFileError, DataError, FormatError
+from fourierscale.functional import downscale
+from fourierscale.models.preprocessing import Preprocessing, Shape
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "read_header"]
+__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "open_image", "read_header"]
 
 Colour: TypeAlias = Literal["rgb", "grey"]
-Shape: TypeAlias = Literal["crop", "whole"]
-"""How an image becomes square: its largest centred square, or all of it, squeezed."""
 MAX_PIXELS = 64_000_000  # an 8000 x 8000 photograph
 EIGHT_BIT_MODES = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N"}
@@ -86,6 +88,43 @@ def decode_image(
                 upright = upright.resize((size, size), Image.Resampling.BICUBIC)
         pixels = np.array(upright, dtype=np.uint8)
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def open_image(path: Path, preprocessing: Preprocessing) -> tuple[Tensor, str]:
+    """An image file as pixels from 0 to 1, ``(1, C, m, m)``, of a size that a model takes, and what was done in words.
+
+    Args:
+        path: The file.
+        preprocessing: Sizes and colours of the model's images, and how they become square.
+
+    Raises:
+        FormatError: As :func:`decode_image`, and for an image that is too small for the model.
+        CorruptFileError: As :func:`decode_image`.
+    """
+    if not path.is_file():
+        what = "it is a folder, name its images" if path.is_dir() else "there is no such file"
+        raise FileNotFoundError(f"{path}: {what}")
+    colour: Colour = "grey" if preprocessing.channels == 1 else "rgb"
+    pixels = decode_image(path, colour=colour)
+    height, width = pixels.shape[1:]
+    side = min(height, width)
+    try:
+        size = preprocessing.size_for(height, width)
+    except ValueError as error:
+        raise FormatError(f"{path}: {error}") from None
+    note = f"{width} x {height}"
+    if preprocessing.shape is not None:  # a folder of images: as in training
+        pixels = decode_image(path, colour=colour, size=size, shape=preprocessing.shape)
+        if not width == height == size:
+            note += f", {'all of it' if preprocessing.shape == 'whole' else 'centred square'} at {size} px"
+        return torch.from_numpy(pixels[None]).float() / 255, note
+    top, left = (height - side) // 2, (width - side) // 2
+    x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
+    if height != width:
+        note += f", centred square of {side} x {side}"
+    if side > size:
+        x, note = downscale(x, size, boundary=preprocessing.boundary), f"{note}, downscaled to {size} x {size}"
+    return x, note
 
 
 @contextmanager

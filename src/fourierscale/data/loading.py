@@ -20,6 +20,7 @@ from fourierscale.data.survey import FolderOptions, Survey, survey_folder
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
+from fourierscale.models.preprocessing import Preprocessing
 
 __all__ = ["ScaledSplits", "Scaling", "load_protocol"]
 
@@ -51,6 +52,24 @@ class ScaledSplits:
     hashes: Mapping[str, str]
     classes: tuple[str, ...]
     names: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How pixels of these images become the input of a model that is trained on them."""
+        protocol, test = self.protocol, self.test
+        return Preprocessing(
+            mean=tuple(protocol.mean),
+            std=tuple(protocol.std),
+            sizes=tuple(protocol.resolutions),
+            only_sizes=protocol.shape is not None,
+            enlarge=test.enlarge,
+            enlarge_size=test.enlarge_size,
+            kind=protocol.kind,
+            boundary=protocol.boundary,
+            shape=protocol.shape,
+            classes=tuple(self.classes),
+            polarity="light on dark" if protocol.dataset == "mnist" else None,
+        )
 
     def __iter__(self) -> Iterator[ScaledDataset]:
         return iter((self.train, self.val, self.test))

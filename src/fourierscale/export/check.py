@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fourierscale.export.describe import LIMIT, Plan
+from fourierscale.export.describe import LIMIT, ExportPlan
 from fourierscale.export.errors import ExportError
 from fourierscale.functional import downscale
 
@@ -49,7 +49,7 @@ class ExportReport:
 
 
 def check_outputs(
-    run: Callable[[Tensor], Tensor], plan: Plan, images: Tensor | None, batches: Sequence[int]
+    run: Callable[[Tensor], Tensor], plan: ExportPlan, images: Tensor | None, batches: Sequence[int]
 ) -> tuple[Check, ...]:
     """Compare a file with its model at every resolution.
 
@@ -63,7 +63,7 @@ def check_outputs(
         ExportError: They differ by more than 1e-4.
     """
     checks = []
-    for n in plan.about["resolutions"]:
+    for n in plan.sizes:
         x = plan.images(n, 3, seed=1)
         if images is not None and images.shape[-1] >= n:
             x = torch.cat([x, images if images.shape[-1] == n else downscale(images, n)])

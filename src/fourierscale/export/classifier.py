@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fourierscale.export.errors import ExportError
+from fourierscale.models.preprocessing import Preprocessing
 
 __all__ = ["OnnxClassifier"]
 
@@ -25,10 +26,11 @@ class OnnxClassifier:
         threads: Threads of a call; default: as many as torch uses.
 
     Attributes:
-        classes: Names of the classes.
+        preprocessing: What pixels become before they go into the file, and which classes its logits stand for.
         resolutions: Sizes of the images it takes, increasing.
-        about: All that the file says: besides these ``model``, ``version``, ``channels``, ``mean``, ``std``, ``raw``
-            (whether images are 0..1 pixels and not normalised), ``levels`` (their names, for each size), ``features``.
+        domain: What :meth:`features` gives; None if the file has no features.
+        about: All that the file says: besides these ``model``, ``version``, ``raw`` (whether images are 0..1 pixels and
+            not normalised) and ``levels`` (their names, for each size).
     """
 
     def __init__(self, path: str | os.PathLike[str], threads: int | None = None) -> None:
@@ -50,14 +52,15 @@ class OnnxClassifier:
         try:
             stored = self.session.get_modelmeta().custom_metadata_map
             self.about: dict[str, Any] = {name: json.loads(value) for name, value in stored.items()}
-            self.classes: list[str] = self.about["classes"]
+            self.preprocessing = _preprocessing(self.about)
             self.resolutions: tuple[int, ...] = tuple(self.about["resolutions"])
             self._levels: dict[str, list[str]] = self.about["levels"]
         except (KeyError, ValueError, TypeError):
             raise ExportError(
                 f"{self.path} does not say what its classes are: write it by fourierscale export"
             ) from None
-        self.features_domain = self.about["features"]
+        self.domain = self.about["features"]
+        self.boundary = self.preprocessing.boundary
 
     def __call__(self, images: Images) -> Images:
         """Images ``(B, C, n, n)`` to logits ``(B, levels, classes)``, coarse to fine, or ``(B, classes)``.
@@ -73,7 +76,7 @@ class OnnxClassifier:
 
     def check_features(self) -> None:
         """Refuse a file that gives no features."""
-        if self.features_domain is None:
+        if self.domain is None:
             raise ExportError(f"{self.path} gives no features: export it with --features")
 
     def level_names(self, size: int) -> list[str]:
@@ -81,30 +84,11 @@ class OnnxClassifier:
         self._check_size(size, size)
         return self._levels[str(size)]
 
-    @property
-    def preparation(self) -> dict[str, Any]:
-        """How to prepare images, as a model's own description says it."""
-        channels = self.about["channels"]
-        normalise = not self.about["raw"] and self.about["mean"] is not None
-        return {
-            "channels": channels,
-            "classes": self.classes,
-            "mean": self.about["mean"] if normalise else [0.0] * channels,
-            "std": self.about["std"] if normalise else [1.0] * channels,
-            "fit": self.about["fit"],
-            "fit_size": self.about["fit_size"],
-            "resolutions": self.about["image_resolutions"],
-            "exact": self.about["fit"] is None,
-            "shape": self.about.get("shape"),
-            "boundary": self.about.get("boundary", "circular"),
-        }
-
     def _run(self, name: str, images: Images) -> Images:
         array: Any = images.detach().cpu().float().numpy() if isinstance(images, Tensor) else images
-        if array.ndim != 4 or array.shape[1] != self.about["channels"]:
-            raise ExportError(
-                f"expected images of shape (batch, {self.about['channels']}, height, width), got {tuple(array.shape)}"
-            )
+        channels = self.preprocessing.channels
+        if array.ndim != 4 or array.shape[1] != channels:
+            raise ExportError(f"expected images of shape (batch, {channels}, height, width), got {tuple(array.shape)}")
         self._check_size(*array.shape[2:])
         output = self.session.run([name], {"image": array.astype("float32", copy=False)})[0]
         return torch.from_numpy(output) if isinstance(images, Tensor) else output  # type: ignore[return-value]
@@ -115,3 +99,13 @@ class OnnxClassifier:
             raise ExportError(
                 f"{self.path} takes images of {have}, got {height} x {width}: resize, or export that size"
             )
+
+
+def _preprocessing(about: dict[str, Any]) -> Preprocessing:
+    """What a file says of its images; files from before version 0.2 say it field by field."""
+    if "preprocessing" in about:
+        return Preprocessing.from_dict(about["preprocessing"])
+    raw, count = about["raw"] or about["mean"] is None, about["channels"]
+    values = about | {"resolutions": about["image_resolutions"], "only_sizes": about["fit"] is None}
+    values |= {"mean": [0.0] * count, "std": [1.0] * count} if raw else {}
+    return Preprocessing.from_dict({name: v for name, v in values.items() if name != "image_resolutions"})

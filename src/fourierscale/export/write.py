@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fourierscale.export.check import ExportReport, check_outputs
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.export.deployed import freeze, spectrum_entries
-from fourierscale.export.describe import Plan, make_plan
+from fourierscale.export.describe import ExportPlan, make_plan
 from fourierscale.export.errors import ExportError
 from fourierscale.models.files import replacing
 
@@ -40,8 +40,8 @@ def export_onnx(
     model: nn.Module,
     path: str | os.PathLike[str],
     resolutions: Sequence[int] | None = None,
-    about: Mapping[str, Any] | None = None,
     *,
+    name: str | None = None,
     raw: bool = False,
     features: bool = False,
     images: Tensor | None = None,
@@ -54,10 +54,11 @@ def export_onnx(
     left behind.
 
     Args:
-        model: A classifier of this library, or any module that maps images to logits.
+        model: A classifier of this library, or any module that maps images to logits. Its ``preprocessing`` goes
+            into the file.
         path: The file to write.
         resolutions: Sides of the square images it is to take; default: the largest the model was made for.
-        about: What describes the weights: :func:`fourierscale.models.pretrained_info`, or ``model.json`` of a run.
+        name: What the file calls the model; its class if not given.
         raw: Take 0..1 pixels: mean and std, and padding where the model needs it, become part of the file.
         features: Give the final features as a second output.
         images: Real images to check with besides random ones, as the file takes them, of the largest size.
@@ -68,9 +69,9 @@ def export_onnx(
     """
     onnx = _import_onnx()
     target = _target(path)
-    plan = make_plan(model, resolutions, about, raw, features)
-    largest = plan.about["resolutions"][-1]
-    entries = spectrum_entries(plan.model, plan.preparation(plan.images(largest, 1)))
+    plan = make_plan(model, resolutions, name, raw, features)
+    largest = plan.sizes[-1]
+    entries = spectrum_entries(plan.model, plan.prepared(plan.images(largest, 1)))
     if entries > MOST:
         raise ExportError(
             f"at {largest} pixels the spectra of this net have {4 * entries / 1e9:.1f} GB, more than onnxruntime can "
@@ -95,15 +96,15 @@ def export_onnx(
         onnx.save(proto, partial)
         checks = check_outputs(OnnxClassifier(partial), plan, images, batches)
     operators = tuple(sorted({node.op_type for node in proto.graph.node}))
-    return ExportReport(target, tuple(plan.about["resolutions"]), target.stat().st_size, operators, checks)
+    return ExportReport(target, tuple(plan.sizes), target.stat().st_size, operators, checks)
 
 
 def export_program(
     model: nn.Module,
     path: str | os.PathLike[str],
     resolutions: Sequence[int] | None = None,
-    about: Mapping[str, Any] | None = None,
     *,
+    name: str | None = None,
     raw: bool = False,
     features: bool = False,
     images: Tensor | None = None,
@@ -116,8 +117,8 @@ def export_program(
     about itself is its extra file ``about.json``.
     """
     target = _target(path)
-    plan = make_plan(model, resolutions, about, raw, features)
-    plan.deployed.model = freeze(plan.model, plan.preparation(plan.images(plan.about["resolutions"][-1])))
+    plan = make_plan(model, resolutions, name, raw, features)
+    plan.deployed.model = freeze(plan.model, plan.prepared(plan.images(plan.sizes[-1])))
     with _exporting(plan):
         program = _program(plan)
     with replacing(target) as partial:
@@ -133,9 +134,7 @@ def export_program(
 
         checks = check_outputs(run, plan, images, batches)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
-    return ExportReport(
-        target, tuple(plan.about["resolutions"]), target.stat().st_size, tuple(sorted(operators)), checks
-    )
+    return ExportReport(target, tuple(plan.sizes), target.stat().st_size, tuple(sorted(operators)), checks)
 
 
 def _target(path: str | os.PathLike[str]) -> Path:
@@ -147,8 +146,8 @@ def _target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def _program(plan: Plan) -> torch.export.ExportedProgram:
-    sizes = plan.about["resolutions"]
+def _program(plan: ExportPlan) -> torch.export.ExportedProgram:
+    sizes = plan.sizes
     free: dict[int, Any] = {0: torch.export.Dim("batch")}
     if len(sizes) > 1:
         side = torch.export.Dim("side", min=sizes[0], max=sizes[-1])
@@ -197,7 +196,7 @@ def _clean(proto: Any, about: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _exporting(plan: Plan) -> Iterator[None]:
+def _exporting(plan: ExportPlan) -> Iterator[None]:
     """Without gradients and warnings: exporters warn of their own deprecations, and of packages not needed here."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level

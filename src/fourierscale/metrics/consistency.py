@@ -2,39 +2,39 @@ r"""The paper's scale consistency: how often an image is classified no worse tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fourierscale.metrics.moments import ItemMean
+from fourierscale.models.contract import ImageModel
 
 __all__ = ["ScaleConsistency", "one_pass_levels"]
 
 
-def one_pass_levels(
-    levels_of: Callable[[tuple[int, int]], Sequence[tuple[int, ...]]], size: int, resolutions: Sequence[int]
-) -> dict[int, int]:
+def one_pass_levels(model: ImageModel, size: int, resolutions: Sequence[int]) -> dict[int, int]:
     """Which level of one pass stands for the image really downscaled to each resolution below its own.
 
     The levels of the downscaled image have to be the first levels of the image itself. A resolution whose band is not
     a level has no entry: its loss needs a real pass.
 
     Args:
-        levels_of: Image band per level for an image size, as ``ScaleClassifier.levels_of``.
+        model: One without exact levels gives an empty table.
         size: The image's own resolution.
         resolutions: The set R.
 
-    >>> from fourierscale.functional import Levels, bands
-    >>> levels = Levels([8, 12, 16])
-    >>> one_pass_levels(lambda size: levels.of_input(bands(size)), 16, [7, 8, 10, 12, 16])
+    >>> from fourierscale.models import create_model
+    >>> one_pass_levels(create_model("scalenet-tiny", pool=1, resolutions=[8, 12, 16]), 16, [7, 8, 10, 12, 16])
     {7: 0, 8: 0, 12: 1}
     """
-    own = list(levels_of((size, size)))
+    if model.levels is None:
+        return {}
+    own = model.level_bands((size, size))
     mapped = {}
     for resolution in resolutions:
         if resolution < size:
-            small = list(levels_of((resolution, resolution)))
+            small = model.level_bands((resolution, resolution))
             if own[: len(small)] == small:
                 mapped[resolution] = len(small) - 1
     return mapped

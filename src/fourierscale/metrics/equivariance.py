@@ -7,11 +7,9 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from fourierscale.functional import downscale
-from fourierscale.functional.bands import Boundary
-from fourierscale.functional.enlarging import Enlarging, enlarge_to
-from fourierscale.functional.resample import Kind
+from fourierscale.functional import enlarge_to
 from fourierscale.metrics.moments import ItemMean
+from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.testing import Domain
 
 __all__ = ["EquivarianceError", "shrink_features"]
@@ -63,9 +61,7 @@ def shrink_features(
     small: Tensor,
     ratio: float,
     domain: Domain,
-    kind: Kind = "ideal",
-    enlarge: Enlarging | None = None,
-    boundary: Boundary = "circular",
+    preprocessing: Preprocessing = Preprocessing(),  # noqa: B008
 ) -> Tensor:
     r"""The features :math:`D_r g(x)` that those of a downscaled image are compared with.
 
@@ -78,9 +74,7 @@ def shrink_features(
         small: Features of the downscaled image.
         ratio: ``r / n``, the resolution divided by the image's own.
         domain: ``"coefficients"`` or ``"image"``.
-        kind: How images are downscaled.
-        enlarge: How a downscaled image was brought to the model's input size.
-        boundary: What lies beyond the images' edge when they are downscaled.
+        preprocessing: How images are downscaled and brought to the model's input size.
     """
     if domain not in get_args(Domain):
         raise ValueError(f"unknown domain {domain!r}: choose one of {', '.join(get_args(Domain))}")
@@ -89,6 +83,7 @@ def shrink_features(
         raise ValueError(f"the features of the downscaled image are larger, {to}, than {tuple(large.shape[-2:])}")
     if domain == "coefficients":
         return large[..., : to[0], : to[1]]
-    if to == tuple(large.shape[-2:]) and ratio < 1 and enlarge is not None:
-        return enlarge_to(downscale(large, max(1, round(ratio * to[0])), kind, boundary=boundary), to[0], enlarge)
-    return downscale(large, to, kind, boundary=boundary)
+    if to == tuple(large.shape[-2:]) and ratio < 1 and preprocessing.enlarge is not None:
+        shrunk = preprocessing.downscale(large, max(1, round(ratio * to[0])))
+        return enlarge_to(shrunk, to[0], preprocessing.enlarge)
+    return preprocessing.downscale(large, to)

@@ -1,7 +1,9 @@
 """Networks: the paper's and those it compares with, by name, with weights."""
 
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
+from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
+from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
     create_model,
@@ -11,19 +13,29 @@ from fourierscale.models.registry import (
     pretrained_info,
     register,
 )
-from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
+from fourierscale.models.scalenet import LayerConfig, ScaleNet
 
 __all__ = [
+    "Answer",
     "Cost",
+    "ImageModel",
+    "LayerConfig",
     "ModelInfo",
+    "Preprocessing",
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "WeightsError",
+    "as_image_model",
     "create_model",
     "list_models",
+    "load_model",
     "load_pretrained",
     "model_cost",
     "model_info",
     "pretrained_info",
+    "read_info",
     "register",
+    "save_model",
 ]

@@ -2,17 +2,18 @@ r"""The paper's classifier (its Sec. 4.2): one logit vector per level, the predi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import Boundary, bands, check_boundary, grid, inside
+from fourierscale.functional.bands import Boundary, Box, bands, check_boundary, grid, inside
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.scalenet import ScaleNet
-from fourierscale.nn import ToCoefficients
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
@@ -106,14 +107,18 @@ class ScaleHead(nn.Module):
         return f"{self.levels!r}, head={self.head!r}, dropout={self.dropout}, cells={self.cells}"
 
 
-class ScaleClassifier(nn.Module):
+class ScaleClassifier(ImageModel):
     """Classify images of any resolution: a :class:`ScaleNet` and a :class:`ScaleHead`.
 
     >>> net = ScaleNet(1, [4, 8], range(8, 17))
     >>> model = ScaleClassifier(net, ScaleHead(8, 10, net.out_levels))
     >>> model(torch.rand(2, 1, 16, 16)).shape  # bands 3 to 7: five levels
     torch.Size([2, 5, 10])
+    >>> model.level_names(16)
+    ['8', '9, 10', '11, 12', '13, 14', '15, 16']
     """
+
+    domain = "coefficients"
 
     def __init__(self, net: ScaleNet, head: ScaleHead) -> None:
         super().__init__()
@@ -134,41 +139,34 @@ class ScaleClassifier(nn.Module):
         features: Tensor = self.net(x)
         return features
 
-    def levels_of(self, size: tuple[int, int]) -> list[tuple[int, ...]]:
+    def features_and_logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Coefficients of the features, and logits ``(B, levels, classes)``, from one pass."""
+        features = self.net(x)
+        return features, self.head(features)
+
+    @property
+    def levels(self) -> Levels:
+        """The resolutions at which it is exact."""
+        return self.net.levels
+
+    def level_bands(self, size: Sequence[int]) -> list[Box]:
         """Band of the image at each level of the logits, coarse to fine, for images of this size.
 
         Bands that pooling maps to the same band of the features are one level, named by the lowest of them.
         """
-        seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-        boundary = self.net.boundary
-        for level in self.net.levels.periods(boundary).of_input(bands(size, boundary)):
+        seen: dict[Box, Box] = {}
+        for level in self.levels.periods(self.boundary).of_input(bands(size, self.boundary)):
             seen.setdefault(tuple(k // self.net.rate for k in level), level)
         return list(seen.values())
 
+    def level_names(self, size: int) -> list[str]:
+        """The resolutions of the set that each level of the logits answers for, and the image's own at the last.
 
-def level_names(model: object, size: int) -> list[str]:
-    """The resolution that each level stands for: the smallest grid of its band, the image's own for the last.
-
-    A model that has names of its own (``level_names``) is asked, one without levels has a single one.
-
-    >>> net = ScaleNet(1, [4], [8, 12, 16])
-    >>> level_names(ScaleClassifier(net, ScaleHead(4, 10, net.out_levels)), 16)
-    ['7', '11', '16']
-    """
-    own = getattr(model, "level_names", None)
-    if own is not None:
-        return list(own(size))
-    levels_of = getattr(model, "levels_of", None)
-    if levels_of is None:
-        return [str(size)]
-    return [*(str(grid(max(level), boundary_of(model))) for level in levels_of((size, size))[:-1]), str(size)]
-
-
-def boundary_of(model: object) -> Boundary:
-    """What a model takes to lie beyond the edge of its images; ``"circular"`` for one that does not say.
-
-    >>> boundary_of(ScaleNet(1, [4], [8, 12, 16], boundary="mirror"))
-    'mirror'
-    """
-    parts = model.modules() if isinstance(model, nn.Module) else ()
-    return next((part.boundary for part in parts if isinstance(part, (ScaleNet, ToCoefficients))), "circular")
+        Resolutions share a level where a grid holds no more of one than of the other, or where pooling merges them.
+        """
+        members: dict[Box, set[int]] = {level: set() for level in self.level_bands((size, size))}
+        known = () if self.levels.is_open else self.levels.resolutions
+        for side in (*(n for n in known if isinstance(n, int) and n < size), size):
+            members[self.level_bands((side, side))[-1]].add(side)
+        lowest = (sorted(sides) or [grid(max(level), self.boundary)] for level, sides in members.items())
+        return [", ".join(map(str, sides)) for sides in lowest]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from torch import nn
-
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
-from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.contract import ImageModel
+from fourierscale.models.preprocessing import Preprocessing
+from fourierscale.models.scalenet import LayerConfig, ScaleNet
 from fourierscale.nn.checks import nearest
 
 
@@ -34,7 +34,7 @@ class ModelInfo:
     """
 
     name: str
-    build: Callable[..., nn.Module]
+    build: Callable[..., ImageModel]
     description: str
     recipe: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def model_info(name: str) -> ModelInfo:
     return _MODELS[name]
 
 
-def create_model(name: str, **overrides: Any) -> nn.Module:
+def create_model(name: str, **overrides: Any) -> ImageModel:
     """Build a model by name, with random weights; any entry of its preset can be overridden.
 
     >>> model = create_model("scalenet-tiny", classes=3, head="cumulative")
@@ -135,19 +135,26 @@ def pretrained_info(name: str) -> dict[str, Any]:
     return info
 
 
-def load_pretrained(name: str) -> nn.Module:
-    """A trained model, in evaluation mode, from the safetensors file that ships with the package."""
+def load_pretrained(name: str) -> ImageModel:
+    """A trained model, in evaluation mode, from the safetensors file that ships with the package.
+
+    Its ``preprocessing`` says what pixels become before they reach it, and which classes its logits stand for.
+
+    >>> model = load_pretrained("scalenet-mnist")
+    >>> model.preprocessing.mean, model.preprocessing.classes[:3]
+    ((0.0607,), ('0', '1', '2'))
+    """
     info = pretrained_info(name)
     return restore_model(
         info, (resources.files("fourierscale.models") / "weights" / f"{name}.safetensors").read_bytes()
     )
 
 
-def restore_model(info: Mapping[str, Any], weights: bytes) -> nn.Module:
+def restore_model(info: Mapping[str, Any], weights: bytes) -> ImageModel:
     """A trained model, in evaluation mode; nothing is unpickled.
 
     Args:
-        info: Names the ``model`` and its ``overrides``.
+        info: Names the ``model`` and its ``overrides``, and says how its images are prepared.
         weights: Content of a safetensors file.
     """
     try:
@@ -156,72 +163,52 @@ def restore_model(info: Mapping[str, Any], weights: bytes) -> nn.Module:
         raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
     model = create_model(info["model"], **info["overrides"])
     model.load_state_dict(load(weights))
+    if "preprocessing" in info or "data" in info:
+        model.preprocessing = Preprocessing.from_info(info)
     return model.eval()
 
 
-def build_scale_classifier(
-    in_channels: int = 1,
-    classes: int = 10,
-    widths: Any = (32, 64, 100, 100),
-    resolutions: Any = range(8, 29),
-    kernel_size: Any = 5,
-    pool: Any = 1,
-    reference_size: int | None = None,
-    residual: bool = False,
-    stem: int = 32,
-    activation: str = "relu",
-    norm: Any = "instance",
-    grid: Any = "level",
-    oversample: float = 1.0,
-    pool_kind: Any = "max",
-    pointwise: bool = True,
-    local: bool = True,
-    nested: bool = True,
-    head: Any = "plain",
-    hidden: int = 256,
-    dropout: float = 0.75,
-    cells: int = 2,
-    head_pool: Any = "max",
-    boundary: str = "circular",
-) -> ScaleClassifier:
-    """A :class:`ScaleClassifier` from flat options: those of :class:`ScaleNet`, then those of :class:`ScaleHead`."""
-    net = ScaleNet(
-        in_channels,
-        widths,
-        resolutions,
-        kernel_size,
-        pool,
-        reference_size,
-        residual,
-        stem,
-        activation,
-        norm,
-        grid,
-        oversample,
-        pool_kind,
-        pointwise,
-        local,
-        nested,
-        boundary,
-    )
-    return ScaleClassifier(
-        net, ScaleHead(net.out_channels, classes, net.out_levels, head, hidden, dropout, cells, head_pool, boundary)
-    )
+def _scale_classifier(**options: Any) -> ScaleClassifier:
+    """A :class:`ScaleClassifier` from flat options: those of its net, its layers and its head."""
+    layers = {name: options.pop(name) for name in LAYER_OPTIONS if name in options}
+    head = {"pool_kind" if name == "head_pool" else name: options.pop(name) for name in HEAD_OPTIONS if name in options}
+    net = ScaleNet(layers=LayerConfig(**layers), **options)
+    return ScaleClassifier(net, ScaleHead(net.out_channels, resolutions=net.out_levels, boundary=net.boundary, **head))
+
+
+def _parameters(function: Callable[..., Any], left_out: Sequence[str], **renamed: str) -> list[inspect.Parameter]:
+    """The parameters of a constructor, as keywords, some of them under another name."""
+    return [
+        parameter.replace(name=renamed.get(parameter.name, parameter.name), kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name not in left_out
+    ]
+
+
+_LAYERS = _parameters(LayerConfig, ())
+_HEAD = _parameters(ScaleHead, ("channels", "resolutions", "boundary"), pool_kind="head_pool")
+LAYER_OPTIONS, HEAD_OPTIONS = ([parameter.name for parameter in part] for part in (_LAYERS, _HEAD))
+_scale_classifier.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*_parameters(ScaleNet, ("layers",)), *_LAYERS, *_HEAD]
+)
+DIGITS = {"in_channels": 1, "classes": 10, "widths": (32, 64, 100, 100), "resolutions": range(8, 29)}
 
 
 register(
     ModelInfo(
         name="scalenet-mnist",
-        build=build_scale_classifier,
+        build=_scale_classifier,
         description="the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
         recipe="mnist-paper",
+        defaults=DIGITS,
     ),
     ModelInfo(
         name="scalenet-stl10",
-        build=build_scale_classifier,
+        build=_scale_classifier,
         description="the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48 to 96 pixels",
         recipe="stl10-paper",
         defaults={
+            **DIGITS,
             "in_channels": 3,
             "widths": (128, 256, 512),
             "resolutions": range(48, 97, 8),
@@ -232,10 +219,11 @@ register(
     ),
     ModelInfo(
         name="scalenet-folder",
-        build=build_scale_classifier,
+        build=_scale_classifier,
         description="three small residual blocks, for a folder of images of yours: equivariant at 24 to 96 pixels",
         recipe="folder",
         defaults={
+            **DIGITS,
             "in_channels": 3,
             "widths": (24, 48, 96),
             "resolutions": (24, 30, 38, 48, 60, 76, 96),
@@ -249,9 +237,16 @@ register(
     ),
     ModelInfo(
         name="scalenet-tiny",
-        build=build_scale_classifier,
+        build=_scale_classifier,
         description="two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
         recipe="tiny",
-        defaults={"widths": (16, 32), "resolutions": range(8, 29, 4), "pool": (2, 1), "hidden": 64, "dropout": 0.25},
+        defaults={
+            **DIGITS,
+            "widths": (16, 32),
+            "resolutions": range(8, 29, 4),
+            "pool": (2, 1),
+            "hidden": 64,
+            "dropout": 0.25,
+        },
     ),
 )

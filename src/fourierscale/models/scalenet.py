@@ -4,17 +4,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from fourierscale import functional as F
-from fourierscale.functional.bands import Boundary, check_boundary, period
+from fourierscale.functional.bands import Boundary, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, PoolKind
-from fourierscale.functional.transform import widened
-from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual
+from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual, ToCoefficients
 from fourierscale.nn.checks import positive
 from fourierscale.nn.nested import Norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerConfig:
+    """What the layers of a :class:`ScaleNet` are made of.
+
+    Attributes:
+        activation: Name of the activation.
+        norm: ``"instance"`` or ``"none"``.
+        grid: ``"level"`` or ``"common"``, where each level is sampled.
+        oversample: Samples per axis relative to that grid.
+        pool_kind: ``"max"`` or ``"average"``.
+        pointwise: Whether each Fourier layer has a 1x1 path beside its kernel, as in the paper.
+        local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
+        nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
+            ablation "w/o scale-equivariant ReLU").
+    """
+
+    activation: str = "relu"
+    norm: Norm = "instance"
+    grid: Grid = "level"
+    oversample: float = 1.0
+    pool_kind: PoolKind = "max"
+    pointwise: bool = True
+    local: bool = True
+    nested: bool = True
 
 
 class ScaleNet(nn.Module):
@@ -34,21 +59,13 @@ class ScaleNet(nn.Module):
             shrinks with the features.
         residual: Whether blocks are residual.
         stem: Channels of the 1x1 layer in front of residual blocks.
-        activation: Name of the activation.
-        norm: ``"instance"`` or ``"none"``.
-        grid: ``"level"`` or ``"common"``, where each level is sampled.
-        oversample: Samples per axis relative to that grid.
-        pool_kind: ``"max"`` or ``"average"``.
-        pointwise: Whether each Fourier layer has a 1x1 path beside its kernel, as in the paper.
-        local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
-        nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
-            ablation "w/o scale-equivariant ReLU").
         boundary: What lies beyond the image's edge: ``"circular"``, ``"mirror"`` (exact too, at about five times the
             cost) or ``"canvas"``; see :func:`fourierscale.functional.extend`. Equivariance is that to downscaling with
             the same boundary.
+        layers: What the layers are made of.
 
     >>> import torch
-    >>> net = ScaleNet(1, [4, 8], range(8, 17), pool=[1, 2])
+    >>> net = ScaleNet(1, [4, 8], range(8, 17), pool=[1, 2], layers=LayerConfig(grid="common"))
     >>> net(torch.rand(2, 1, 16, 16)).shape
     torch.Size([2, 8, 7, 7])
     """
@@ -58,49 +75,43 @@ class ScaleNet(nn.Module):
         in_channels: int,
         widths: Sequence[int],
         resolutions: Resolutions,
+        *,
         kernel_size: int | Sequence[int] = 5,
         pool: int | Sequence[int] = 1,
         reference_size: int | None = None,
         residual: bool = False,
         stem: int = 32,
-        activation: str = "relu",
-        norm: Norm = "instance",
-        grid: Grid = "level",
-        oversample: float = 1.0,
-        pool_kind: PoolKind = "max",
-        pointwise: bool = True,
-        local: bool = True,
-        nested: bool = True,
         boundary: Boundary = "circular",
+        layers: LayerConfig = LayerConfig(),  # noqa: B008
     ) -> None:
         super().__init__()
         if isinstance(widths, (int, str)) or not widths:
             raise ValueError(f"widths must be a list with the channels of each block, got {widths!r}")
         self.in_channels = positive(in_channels, "in_channels")
-        self.boundary = check_boundary(boundary)
+        self.door = ToCoefficients(2, boundary)
         self.levels = Levels(resolutions)
         kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
         own = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
         reference = period(own, boundary)
 
-        bias = norm == "none"  # an instance norm replaces the mean, so a bias in front of it would be dead
+        bias = layers.norm == "none"  # an instance norm replaces the mean, so a bias in front of it would be dead
 
-        def conv(inputs: int, outputs: int, taps: int, own_pointwise: bool = pointwise) -> nn.Module:
-            if local:
-                return LocalFourierConv2d(inputs, outputs, taps, reference, bias, own_pointwise)
-            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), bias, own_pointwise)
+        def conv(inputs: int, outputs: int, taps: int, pointwise: bool = layers.pointwise) -> nn.Module:
+            if layers.local:
+                return LocalFourierConv2d(inputs, outputs, taps, reference, bias, pointwise)
+            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), bias, pointwise)
 
         def activate(channels: int, window: int = 1) -> nn.Module:
             return ScaleActivation2d(
                 channels,
                 # Below its lowest level an input is a level of its own: the plain activation.
-                levels if nested else [_broadcast(levels.highest)],
-                activation,
-                norm,
-                grid if nested else "level",
-                oversample,
+                levels if layers.nested else [_broadcast(levels.highest)],
+                layers.activation,
+                layers.norm,
+                layers.grid if layers.nested else "level",
+                layers.oversample,
                 window,
-                pool_kind,
+                layers.pool_kind,
             )
 
         levels, channels = self.levels.periods(boundary), in_channels  # layers see periods, whatever they hold
@@ -129,9 +140,13 @@ class ScaleNet(nn.Module):
                 f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
                 + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
             )
-        coeffs = F.analyze(widened(x), boundary=self.boundary).to(x.dtype)
-        features: Tensor = self.blocks(coeffs)
+        features: Tensor = self.blocks(self.door(x))
         return features
+
+    @property
+    def boundary(self) -> Boundary:
+        """What lies beyond the image's edge."""
+        return self.door.boundary
 
 
 def _per_block(value: int | Sequence[int], widths: Sequence[int], name: str) -> list[int]:

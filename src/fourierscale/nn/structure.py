@@ -15,6 +15,8 @@ from fourierscale.nn.checks import positive
 class ToCoefficients(nn.Module):
     """The door: images ``(..., n_1, ..., n_d)`` to coefficients. See :func:`fourierscale.functional.analyze`.
 
+    It analyses in double precision and gives coefficients in the precision of the images.
+
     Args:
         axes: Number of spatial axes.
         boundary: What lies beyond the image's edge, ``"circular"``, ``"mirror"`` or ``"canvas"``. Layers behind the
@@ -73,6 +75,7 @@ class ScaleEquivariant(nn.Module):
         module: Maps coefficients to coefficients.
         pool: How much the module pools in all; an image of ``n`` samples becomes one of ``ceil(n / pool)``.
         axes: Number of spatial axes.
+        boundary: What lies beyond the image's edge; see :class:`ToCoefficients`.
 
     >>> from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
     >>> layers = LocalFourierConv2d(3, 8, 5, reference_size=32), ScaleActivation2d(8, range(8, 33))
@@ -80,26 +83,27 @@ class ScaleEquivariant(nn.Module):
     torch.Size([1, 8, 24, 24])
     """
 
-    def __init__(self, module: nn.Module, pool: int = 1, axes: int = 2) -> None:
+    def __init__(self, module: nn.Module, pool: int = 1, axes: int = 2, boundary: Boundary = "circular") -> None:
         super().__init__()
+        self.door = ToCoefficients(axes, boundary)
         self.module = module
         self.pool = positive(pool, "pool")
-        self.axes = positive(axes, "axes")
+        self.axes, self.boundary = self.door.axes, self.door.boundary
 
     def forward(self, x: Tensor) -> Tensor:
         """Images in, images out."""
-        coeffs = self.module(F.analyze(x, self.axes))
+        coeffs = self.module(self.door(x))
         size = tuple(-(-n // self.pool) for n in x.shape[-self.axes :])
-        if tuple(coeffs.shape[-self.axes :]) != grids(bands(size)):
+        if tuple(coeffs.shape[-self.axes :]) != grids(bands(size, self.boundary)):
             raise ValueError(
                 f"the module turned an image of size {tuple(x.shape[-self.axes :])} into coefficients of shape "
                 f"{tuple(coeffs.shape)}, which is not a pooling by {self.pool}: set pool to what the module pools"
             )
-        return F.synthesize(coeffs, size)
+        return F.synthesize(coeffs, size, self.boundary)
 
     def extra_repr(self) -> str:
-        """Pooling and number of axes."""
-        return f"pool={self.pool}, axes={self.axes}"
+        """How much the module pools."""
+        return f"pool={self.pool}"
 
 
 class ScaleDropout(nn.Module):

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourierscale.data import ScaledSplits
-from fourierscale.functional import grid
-from fourierscale.functional.enlarging import Enlarging
-from fourierscale.pages.lens import Lens
+from fourierscale.metrics import shrink_features
+from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.testing import relative_error
 
 __all__ = ["BothWays", "Judged", "both_ways", "choose_digit", "judge", "png"]
@@ -37,29 +36,26 @@ class BothWays:
 
 @torch.inference_mode()
 def both_ways(
-    model: nn.Module, splits: ScaledSplits, digit: Tensor, resolutions: Sequence[int], enlarge: Enlarging | None = None
+    model: ImageModel, preprocessing: Preprocessing, pixels: Tensor, resolutions: Sequence[int]
 ) -> list[BothWays]:
     """Features of the downscaled image and downscaled features of the image, for each resolution.
 
     The channel is the one that varies most over the image.
 
     Args:
-        model: Has ``features``, and ``features_domain`` unless they are coefficients.
-        splits: Where the digit comes from.
-        digit: ``(1, C, n, n)``, normalised.
+        model: Has ``features``.
+        preprocessing: How pixels become its input.
+        pixels: One image ``(1, C, n, n)`` from 0 to 1.
         resolutions: Where to look.
-        enlarge: How images reach a model of one input size.
     """
-    size, mean, std = int(digit.shape[-1]), splits.test.mean, splits.test.std
-    lens = Lens(model, mean, std, enlarge, size, splits.protocol.kind, splits.protocol.boundary)
-    x = digit * std + mean
-    large = lens.features(x)
-    channel = int(lens.picture(large, size)[0].flatten(1).var(1).argmax())
+    size, x = int(pixels.shape[-1]), pixels.to(next(model.parameters()).device)
+    large = model.features(preprocessing(x)).float()
+    channel = int(model.feature_maps(large, size)[0].flatten(1).var(1).argmax())
     found = []
     for r in resolutions:
-        small = lens.features(lens.downscale(x, r))
-        shrunk = lens.shrink(large, small, r / size)
-        maps = [lens.picture(value, r)[0, channel].cpu() for value in (small, shrunk)]
+        small = model.features(preprocessing(preprocessing.downscale(x, r))).float()
+        shrunk = shrink_features(large, small, r / size, model.domain, preprocessing)
+        maps = [model.feature_maps(value, r)[0, channel].cpu() for value in (small, shrunk)]
         found.append(BothWays(maps[0], maps[1], relative_error(shrunk, small)))
     return found
 
@@ -71,31 +67,30 @@ class Judged:
     Attributes:
         image: ``(n, n)`` from 0 to 1.
         label: Its class.
-        levels: Resolution that each level stands for, coarse to fine.
+        levels: Names of the levels, coarse to fine.
         probabilities: Of each class at each level.
     """
 
     image: Tensor
     label: int
-    levels: list[int]
+    levels: list[str]
     probabilities: list[list[float]]
 
 
 @torch.inference_mode()
-def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 96) -> list[Judged]:
+def judge(model: ImageModel, splits: ScaledSplits, count: int = 6, among: int = 96) -> list[Judged]:
     """A few test digits at full resolution: half of them the first ones, half the hardest when small.
 
     Hardest are those to which the coarsest level gives the least probability, among the first so many.
     """
     device = next(model.parameters()).device
     images = _images(splits, range(min(among, len(splits.test.labels))))
-    x = _normalised(splits, images).to(device)
+    x = splits.preprocessing(images).to(device)
     size = int(x.shape[-1])
     logits = torch.cat([model(x[first : first + 32]) for first in range(0, len(x), 32)])
     probabilities = (logits[:, None] if logits.ndim == 2 else logits).float().softmax(-1).cpu()  # (B, L, classes)
     labels = splits.test.labels[: len(x)].cpu()
-    levels_of = getattr(model, "levels_of", None)
-    levels = [] if levels_of is None else [grid(max(level)) for level in levels_of((size, size))][:-1]
+    levels = model.level_names(size)
     coarsest = probabilities[torch.arange(len(x)), 0, labels]
     easy = list(range(min(count - count // 2, len(x))))
     hard = [int(item) for item in coarsest.argsort() if int(item) not in easy][: count // 2]
@@ -103,7 +98,7 @@ def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 9
         Judged(
             images[item, 0].cpu(),
             int(labels[item]),
-            [*levels, size][-probabilities.shape[1] :],
+            levels[-probabilities.shape[1] :],
             probabilities[item].tolist(),
         )
         for item in (*easy, *hard)
@@ -111,9 +106,9 @@ def judge(model: nn.Module, splits: ScaledSplits, count: int = 6, among: int = 9
 
 
 def choose_digit(splits: ScaledSplits, label: int = 5) -> Tensor:
-    """The first test image of a class (of any, if there is none), normalised, ``(1, C, n, n)``."""
+    """The first test image of a class (of any, if there is none), pixels from 0 to 1, ``(1, C, n, n)``."""
     items = (splits.test.labels == label).nonzero().flatten().tolist() or [0]
-    return _normalised(splits, _images(splits, items[:1]))
+    return _images(splits, items[:1])
 
 
 def png(values: Tensor, low: float | None = None, high: float | None = None, colours: str = "gray") -> str:
@@ -139,7 +134,3 @@ def png(values: Tensor, low: float | None = None, high: float | None = None, col
 def _images(splits: ScaledSplits, items: Sequence[int]) -> Tensor:
     """Test images ``(B, C, n, n)`` at full resolution, from 0 to 1."""
     return splits.test.images[torch.tensor(list(items))].float() / 255
-
-
-def _normalised(splits: ScaledSplits, images: Tensor) -> Tensor:
-    return (images - splits.test.mean) / splits.test.std

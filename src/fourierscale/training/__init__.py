@@ -4,7 +4,8 @@
 >>> load_config("mnist-best").loss.hinge
 'pairs'
 
-``train(load_config("tiny"), "runs/tiny")`` trains; ``load_model("runs/tiny")`` gives the model back.
+``train(load_config("tiny"), "runs/tiny")`` trains; ``fourierscale.models.load_model("runs/tiny")`` gives the
+model back.
 """
 
 from fourierscale.training.config import (
@@ -37,7 +38,6 @@ from fourierscale.training.losses import (
 )
 from fourierscale.training.module import ScaleModule
 from fourierscale.training.run import train
-from fourierscale.training.weights import load_model, read_info, save_model
 
 __all__ = [
     "CheckpointError",
@@ -61,11 +61,8 @@ __all__ = [
     "level_divergence",
     "list_presets",
     "load_config",
-    "load_model",
     "load_splits",
     "log_odds_hinge",
-    "read_info",
-    "save_model",
     "scale_loss",
     "train",
 ]

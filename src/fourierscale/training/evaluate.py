@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,9 +19,7 @@ from torchmetrics.classification import MulticlassConfusionMatrix
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
 from fourierscale.data.progress import ProgressCallback
-from fourierscale.data.protocols import Protocol
-from fourierscale.functional import band, downscale
-from fourierscale.functional.enlarging import Enlarging, enlarge_to
+from fourierscale.functional import band
 from fourierscale.metrics import (
     EquivarianceError,
     LevelCalibration,
@@ -31,8 +30,8 @@ from fourierscale.metrics import (
     one_pass_levels,
     shrink_features,
 )
-from fourierscale.testing import Domain
-from fourierscale.training.config import Precision
+from fourierscale.models import ImageModel, Preprocessing, as_image_model
+from fourierscale.training.config import EvalConfig
 from fourierscale.training.datamodule import move_if_it_fits
 from fourierscale.training.losses import as_levels, level_cross_entropy
 
@@ -47,19 +46,13 @@ CONFUSION_CLASSES = 50
 def evaluate(
     model: nn.Module,
     splits: ScaledSplits,
+    config: EvalConfig = EvalConfig(),  # noqa: B008
     *,
     split: Literal["test", "val", "train"] = "test",
-    enlarge: Enlarging | None = None,
-    enlarge_size: int | None = None,
-    batch_size: int = 256,
-    limit: int = 0,
-    sample: int = 256,
-    consistency: int = 0,
+    preprocessing: Preprocessing | None = None,
     seed: int = 0,
     device: torch.device | str | None = None,
     workers: int = 0,
-    temperature_images: int = TEMPERATURE_IMAGES,
-    precision: Precision = "32",
     report: ProgressCallback | None = None,
 ) -> dict[str, Any]:
     """Measure a model on a whole split.
@@ -72,19 +65,13 @@ def evaluate(
 
     Args:
         model: Takes images, gives logits ``(B, levels, classes)`` or ``(B, classes)``.
-        splits: The data; its protocol names R.
+        splits: The data; its protocol names R, and how images are downscaled.
+        config: How many images, in which batches and precision.
         split: What to measure on. One temperature is fitted on validation images.
-        enlarge: How images reach a model of one input size.
-        enlarge_size: That size.
-        batch_size: Images in a batch.
-        limit: At most so many images, drawn by the seed; 0 means all.
-        sample: Images whose real downscaled passes give Equi-Err and the check of levels.
-        consistency: At most so many images for Scale-Con where it takes real passes; 0 means all.
-        seed: Draws the sample.
+        preprocessing: How pixels become the model's input; what the model says itself, or the data, if not given.
+        seed: Draws the samples.
         device: Where to compute; where the model is if not given.
         workers: Processes that decode streamed images.
-        temperature_images: At most so many validation images for the temperature.
-        precision: ``"32"``, or ``"bf16"`` (mixed), in which no model is equivariant beyond two or three digits.
         report: Told which share of the images is done.
 
     Returns:
@@ -93,56 +80,49 @@ def evaluate(
     started = time.perf_counter()
     where = torch.device(device) if device is not None else _device_of(model)
     was_training = model.training
-    model = model.to(where).eval()
-    measured = getattr(splits, split)
-    equivariance = splits.protocol.equivariance
-    run = _Runner(model, _unfitted(measured, where), splits.protocol, enlarge, enlarge_size, where, workers)
-    with torch.inference_mode(), torch.autocast(where.type, torch.bfloat16, enabled=precision == "bf16"):
-        chosen = _draw(len(measured), limit, seed)
-        checked = run.check_levels(equivariance, _draw(len(measured), sample, seed + 1), batch_size)
-        validation = _Runner(
-            model, _unfitted(splits.val, where), splits.protocol, enlarge, enlarge_size, where, workers
-        )
-        temperature = validation.temperature(_draw(len(splits.val), temperature_images, seed), batch_size)
+    model = as_image_model(model).to(where).eval()
+    protocol, prepare = splits.protocol, preprocessing or model.preprocessing or splits.preprocessing
+    prepare = replace(prepare, kind=protocol.kind, boundary=protocol.boundary)
+    run = _Runner(model, _as_pixels(getattr(splits, split), where), prepare, where, workers)
+    validation = _Runner(model, _as_pixels(splits.val, where), prepare, where, workers)
+    count, batch_size = len(run.dataset), config.batch_size
+    with torch.inference_mode(), torch.autocast(where.type, torch.bfloat16, enabled=config.precision == "bf16"):
+        chosen = _draw(count, config.limit, seed)
+        checked = run.check_levels(protocol.equivariance, _draw(count, config.sample, seed + 1), batch_size)
+        fitted_on = _draw(len(splits.val), min(config.limit or TEMPERATURE_IMAGES, TEMPERATURE_IMAGES), seed)
+        temperature = validation.temperature(fitted_on, batch_size)
         one_pass = checked["levels_from_one_pass"]
-        followed = chosen if one_pass else chosen[_draw(len(chosen), consistency, seed + 2)]
+        followed = chosen if one_pass else chosen[_draw(len(chosen), config.consistency, seed + 2)]
         measures = run.measure(
-            equivariance, chosen, followed, batch_size, one_pass, temperature, splits.classes, report
+            protocol.equivariance, chosen, followed, batch_size, one_pass, temperature, splits.classes, report
         )
     model.train(was_training)
     return {
-        "protocol": splits.protocol.name,
+        "protocol": protocol.name,
         "split": split,
         "source": splits.source,
         **measures,
         **checked,
         "temperature": temperature,
-        "precision": precision,
+        "precision": config.precision,
         "seconds": round(time.perf_counter() - started, 2),
         "device": torch.cuda.get_device_name(where) if where.type == "cuda" else where.type,
     }
 
 
 class _Runner:
-    """A model on one dataset, whatever the model's input size."""
+    """A model on the pixels of one dataset, whatever the model's input size."""
 
     def __init__(
         self,
-        model: nn.Module,
+        model: ImageModel,
         dataset: ScaledDataset,
-        protocol: Protocol,
-        enlarge: Enlarging | None,
-        enlarge_size: int | None,
+        preprocessing: Preprocessing,
         device: torch.device,
         workers: int,
     ) -> None:
-        self.model, self.dataset, self.device = model, dataset, device
-        self.kind, self.boundary = protocol.kind, protocol.boundary
+        self.model, self.dataset, self.prepare, self.device = model, dataset, preprocessing, device
         self.workers = workers if dataset.device.type == "cpu" else 0
-        self.enlarge: Enlarging | None = enlarge
-        self.enlarge_size = enlarge_size or max(dataset.resolutions)
-        self.mean, self.std = dataset.mean.to(device), dataset.std.to(device)
-        self.domain: Domain = getattr(model, "features_domain", "coefficients")
 
     def batches(self, chosen: np.ndarray[Any, Any], batch_size: int) -> Iterator[Batch]:
         """Batches of one resolution, this process's share of them."""
@@ -153,32 +133,17 @@ class _Runner:
         for batch in loader:
             yield Batch(batch.images.to(self.device), batch.labels.to(self.device), batch.resolution, batch.indices)
 
-    def input(self, images: Tensor) -> Tensor:
-        """Normalised images as the model takes them; padding is black, so it comes before normalisation."""
-        if self.enlarge is None:
-            return images
-        return (enlarge_to(images * self.std + self.mean, self.enlarge_size, self.enlarge) - self.mean) / self.std
-
-    def logits(self, images: Tensor) -> Tensor:
+    def logits(self, pixels: Tensor) -> Tensor:
         """Logits ``(B, levels, classes)``."""
-        return as_levels(self.model(self.input(images))).float()
+        return as_levels(self.model(self.prepare(pixels))).float()
 
-    def _features(self, images: Tensor) -> Tensor | None:
+    def _features(self, pixels: Tensor) -> Tensor | None:
         """The final feature map; None for a model that has none to show."""
-        features = getattr(self.model, "features", None)
-        return None if features is None else features(self.input(images)).float()
+        return self.model.features(self.prepare(pixels)).float() if self.model.has_features else None
 
     def levels(self, resolution: int) -> list[int]:
-        """Names (bands) of the levels of an image; a model without levels has one."""
-        levels_of = getattr(self.model, "levels_of", None)
-        if levels_of is None:
-            return [band(resolution, self.boundary)]
-        return [max(level) for level in levels_of((resolution, resolution))]
-
-    def one_pass(self, resolution: int, equivariance: Sequence[int]) -> dict[int, int]:
-        """Resolutions that have a level; see :func:`one_pass_levels`."""
-        levels_of = getattr(self.model, "levels_of", None)
-        return {} if levels_of is None else one_pass_levels(levels_of, resolution, equivariance)
+        """Bands of the levels of an image; a model without levels has one."""
+        return [max(level) for level in self.model.level_bands((resolution, resolution))]
 
     def check_levels(
         self, equivariance: Sequence[int], chosen: np.ndarray[Any, Any], batch_size: int
@@ -190,15 +155,15 @@ class _Runner:
             below = [r for r in equivariance if r < batch.resolution]
             if not below:
                 continue
-            logits, mapped = self.logits(batch.images), self.one_pass(batch.resolution, equivariance)
+            logits, mapped = self.logits(batch.images), one_pass_levels(self.model, batch.resolution, equivariance)
             features = self._features(batch.images)
             for r in below:
-                small = downscale(batch.images, r, self.kind, boundary=self.boundary)
+                small = self.prepare.downscale(batch.images, r)
                 of_small = self._features(small)
                 if features is not None and of_small is not None:
                     ratio = r / batch.resolution
-                    how = self.domain, self.kind, self.enlarge, self.boundary
-                    error.update(shrink_features(features, of_small, ratio, *how), of_small)
+                    shrunk = shrink_features(features, of_small, ratio, self.model.domain, self.prepare)
+                    error.update(shrunk, of_small)
                 if r in mapped:
                     real = self.logits(small)[:, -1].double()
                     difference = (logits[:, mapped[r]].double() - real).abs().max() / real.abs().max().clamp(min=1)
@@ -297,7 +262,7 @@ class _Runner:
         self, batch: Batch, losses: Tensor, equivariance: Sequence[int], one_pass: bool
     ) -> tuple[Tensor, list[int]]:
         """Losses at every resolution below the images' own, then the own; and the column of each resolution."""
-        mapped = self.one_pass(batch.resolution, equivariance) if one_pass else {}
+        mapped = one_pass_levels(self.model, batch.resolution, equivariance) if one_pass else {}
         columns: list[Tensor] = list(losses[:, :-1].unbind(1))
         own = len(columns)
         place: dict[int, int] = {}  # for a model whose levels were checked, a band is all that counts
@@ -307,9 +272,9 @@ class _Runner:
                 level = mapped[r]
                 where.append(-1 if level == own else level)
                 continue
-            key = band(r, self.boundary) if one_pass and self.kind == "ideal" else r
+            key = band(r, self.prepare.boundary) if one_pass and self.prepare.kind == "ideal" else r
             if key not in place or not one_pass:
-                small = self.logits(downscale(batch.images, r, self.kind, boundary=self.boundary))
+                small = self.logits(self.prepare.downscale(batch.images, r))
                 columns.append(level_cross_entropy(small[:, -1], batch.labels)[:, 0])
                 place[key] = len(columns) - 1
             where.append(place[key])
@@ -318,10 +283,11 @@ class _Runner:
         return torch.stack(columns, 1), [last if column == -1 else column for column in where]
 
 
-def _unfitted(dataset: ScaledDataset, device: torch.device) -> ScaledDataset:
-    """The dataset at its own resolutions, on the GPU if it fits; fitting to a size comes after further downscaling."""
+def _as_pixels(dataset: ScaledDataset, device: torch.device) -> ScaledDataset:
+    """The pixels of a dataset at their own resolutions, on the GPU if they fit there."""
     plain = copy.copy(dataset)
     plain.enlarge = plain.enlarge_size = plain.augment = None
+    plain.mean, plain.std = torch.zeros_like(dataset.mean), torch.ones_like(dataset.std)
     move_if_it_fits(plain, device)
     return plain
 

@@ -16,6 +16,7 @@ from fourierscale.data.protocols import Protocol
 from fourierscale.functional import downscale
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.metrics.mean import BatchMean
+from fourierscale.models import ImageModel
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.graphs import GraphedTraining
@@ -52,7 +53,7 @@ class ScaleModule(pl.LightningModule):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: ImageModel,
         config: Config,
         steps_per_epoch: int,
         resolutions: tuple[int, ...],
@@ -221,10 +222,8 @@ class ScaleModule(pl.LightningModule):
 
     def _below(self, resolution: int) -> list[int]:
         """The levels that stand for the resolutions below; of those that have none nothing is said here."""
-        levels_of = getattr(self.model, "levels_of", None)
         if resolution not in self._columns:
-            mapped = {} if levels_of is None else one_pass_levels(levels_of, resolution, self.equivariance)
-            self._columns[resolution] = list(mapped.values())
+            self._columns[resolution] = list(one_pass_levels(self.model, resolution, self.equivariance).values())
         return self._columns[resolution]
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:

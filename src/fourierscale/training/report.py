@@ -16,16 +16,16 @@ from string import Template
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.data.protocols import Protocol
 from fourierscale.functional import band, grid
 from fourierscale.lab.demo.report import page_style
+from fourierscale.models import ImageModel, load_model, read_info
 from fourierscale.pages.charts import Series, line_chart
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.losses import as_levels
-from fourierscale.training.weights import load_model, read_info
 
 __all__ = ["Example", "choose_examples", "write_run_report"]
 
@@ -41,14 +41,14 @@ class Example:
         name: Its file, or its number.
         image: ``(C, m, m)`` from 0 to 1.
         label: Its class.
-        levels: Resolution that each level stands for, coarse to fine.
+        levels: Names of the levels, coarse to fine.
         probabilities: ``(levels, classes)``.
     """
 
     name: str
     image: Tensor
     label: int
-    levels: list[int]
+    levels: list[str]
     probabilities: Tensor
 
     @property
@@ -93,7 +93,7 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
 
 
 @torch.inference_mode()
-def choose_examples(model: nn.Module, splits: ScaledSplits) -> tuple[list[Example], list[Example]]:
+def choose_examples(model: ImageModel, splits: ScaledSplits) -> tuple[list[Example], list[Example]]:
     """A few test images that are classified rightly, of as many classes as can be, and the surest mistakes."""
     right: list[Example] = []
     wrong: list[Example] = []
@@ -101,7 +101,7 @@ def choose_examples(model: nn.Module, splits: ScaledSplits) -> tuple[list[Exampl
     for batch in make_loader(splits.test, 64, shuffle=True):
         seen += len(batch.labels)
         probabilities = as_levels(model(batch.images)).float().softmax(-1)  # (B, L, classes)
-        levels = _levels(model, batch.resolution, probabilities.shape[1], splits.protocol)
+        levels = model.level_names(batch.resolution)[-probabilities.shape[1] :]
         images = splits.test.denormalize(batch.images).clamp(0, 1)
         found = [
             Example(names[item] if names else f"test image {item}", image, int(label), levels, p)
@@ -119,18 +119,10 @@ def _varied(examples: Sequence[Example]) -> list[Example]:
     """One of each class in turn, large images first."""
     turns: dict[int, int] = {}
     keyed = []
-    for number, example in enumerate(sorted(examples, key=lambda example: -example.levels[-1])):
+    for number, example in enumerate(sorted(examples, key=lambda example: -example.image.shape[-1])):
         turns[example.label] = turns.get(example.label, 0) + 1
         keyed.append((turns[example.label], number, example))
     return [example for _, _, example in sorted(keyed, key=lambda item: item[:2])[:SHOWN]]
-
-
-def _levels(model: nn.Module, resolution: int, count: int, protocol: Protocol) -> list[int]:
-    levels_of = getattr(model, "levels_of", None)
-    if levels_of is None:
-        return [resolution]
-    lower = [_pixels(max(level), protocol) for level in levels_of((resolution, resolution))[:-1]]
-    return [*lower, resolution][-count:]
 
 
 def _pixels(level: int, protocol: Protocol) -> int:
@@ -143,7 +135,7 @@ def _lead(info: Mapping[str, Any], splits: ScaledSplits) -> str:
     counts = ", ".join(
         f"{len(part):,} {name}" for name, part in (("train", splits.train), ("val", splits.val), ("test", splits.test))
     )
-    levels = info["data"]["resolutions"]
+    levels = splits.protocol.resolutions
     return (
         f"{info['model']}, trained on {len(splits.classes)} classes ({counts}). One pass over an image gives the "
         f"answers for all its downscaled versions too, at {', '.join(map(str, levels))} pixels."

@@ -27,9 +27,10 @@ from torch import nn
 from fourierscale.data import ScaledSplits
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
-from fourierscale.models.classifier import ScaleClassifier
+from fourierscale.models import ImageModel, ScaleClassifier
 from fourierscale.models.files import write_whole
 from fourierscale.models.registry import create_model, model_info
+from fourierscale.models.saved import save_model, versions
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
 from fourierscale.training.checkpoints import BEST, LAST, check_checkpoint, find_checkpoint, read_checkpoint
 from fourierscale.training.config import Config, ModelConfig
@@ -37,7 +38,6 @@ from fourierscale.training.datamodule import ScaleDataModule, batch_count, check
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluate import evaluate
 from fourierscale.training.module import REFRESH, ScaleModule
-from fourierscale.training.weights import save_model, versions
 
 __all__ = ["is_first_process", "resolve_model", "train"]
 
@@ -136,21 +136,10 @@ def train(
             _load_best(module, trainer, root)
     final = _create(config)
     final.load_state_dict(module.final.state_dict())
+    final.preprocessing = splits.preprocessing
     _lay_out(final, config, device)
     with _memory("eval", config.eval.batch_size):
-        metrics = evaluate(
-            final.to(device),
-            splits,
-            enlarge=splits.test.enlarge,
-            enlarge_size=splits.test.enlarge_size,
-            batch_size=config.eval.batch_size,
-            limit=config.eval.limit,
-            sample=config.eval.sample,
-            consistency=config.eval.consistency,
-            device=device,
-            workers=config.data.workers,
-            precision=config.eval.precision,
-        )
+        metrics = evaluate(final.to(device), splits, config.eval, device=device, workers=config.data.workers)
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     if trainer.is_global_zero:
         save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
@@ -213,19 +202,10 @@ def describe(
             "source": splits.source,
             "note": splits.note,
             "hashes": dict(splits.hashes),
-            "classes": list(splits.classes),
-            "channels": int(splits.train.images.shape[1]),
-            "mean": list(protocol.mean),
-            "std": list(protocol.std),
-            "kind": protocol.kind,
-            "boundary": protocol.boundary,
-            "resolutions": list(protocol.resolutions),
             "equivariance": list(protocol.equivariance),
-            "shape": protocol.shape,
             "skip_bad": config.data.skip_bad,
-            "fit": splits.test.enlarge,
-            "fit_size": splits.test.enlarge_size,
         },
+        "preprocessing": splits.preprocessing.to_dict(),
         "config": config.to_dict(),
         "metrics": metrics,
         "history": history,
@@ -249,7 +229,7 @@ def _store_channels_last(model: nn.Module) -> None:
             tensor.data = tensor.data.contiguous(memory_format=torch.channels_last)
 
 
-def _create(config: Config) -> nn.Module:
+def _create(config: Config) -> ImageModel:
     try:
         return create_model(config.model.name, **config.model.overrides)
     except (ValueError, TypeError) as error:

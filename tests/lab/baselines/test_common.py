@@ -10,8 +10,8 @@ from torch import nn
 
 from fourierscale.cli.models import short
 from fourierscale.models import create_model, list_models, model_cost, model_info
+from fourierscale.models.saved import load_model, save_model
 from fourierscale.training import list_presets
-from fourierscale.training.weights import load_model, save_model
 from tests.lab.baselines.small_baselines import SMALL, images, resolutions, small_model
 
 DEAD_MNIST = 180 + 30 + 30 * 60 + 60 * 90  # of the published SS-CNN: a norm and constants that nothing reads
@@ -45,7 +45,7 @@ def test_parameters_are_those_of_the_published_nets(name, parameters):
 @pytest.mark.parametrize("name", SMALL)
 def test_every_resolution_gives_logits_and_features(name):
     model = small_model(name).eval()
-    domain = model.features_domain
+    domain = model.domain
     with torch.inference_mode():
         for resolution in resolutions(name):
             x = images(name, resolution)

@@ -14,9 +14,9 @@ from torch import nn
 from fourierscale.cli import main
 from fourierscale.cli.demo import results_table
 from fourierscale.lab.demo import Demo, DemoSettings, result_rows, run_demo, stages, write_report
-from fourierscale.models import create_model
+from fourierscale.models import create_model, load_model
 from fourierscale.pages.charts import Series, line_chart
-from fourierscale.training import StoppedError, load_model
+from fourierscale.training import StoppedError
 from tests.training.small_runs import write_digits
 
 

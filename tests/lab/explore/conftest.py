@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from fourierscale.lab.explore import ExploreServer, Net, Viewer, build_page
-from fourierscale.models import create_model
+from fourierscale.models import Preprocessing, create_model
 
-DATA: dict[str, Any] = {
-    "channels": 1,
-    "classes": list("0123456789"),
-    "mean": [0.1],
-    "std": [0.3],
-    "kind": "ideal",
-    "resolutions": list(range(8, 29)),
-    "equivariance": list(range(8, 29)),
-    "fit": None,
-    "fit_size": None,
-}
+DIGITS = Preprocessing(mean=(0.1,), std=(0.3,), sizes=tuple(range(8, 29)), classes=tuple("0123456789"))
+PADDED = replace(DIGITS, enlarge="zero", enlarge_size=28)
 
 
 def small_nets(**options: Any) -> list[Net]:
@@ -30,7 +22,7 @@ def small_nets(**options: Any) -> list[Net]:
     shape = {"widths": (6, 8), "hidden": 8, "resolutions": range(8, 29), "pool": 1, "head": "temperature"} | options
     ours = create_model("scalenet-tiny", **shape).eval()
     cnn = create_model("cnn-small", widths=(4, 6, 6)).eval()
-    return [Net("ours", "ours", ours, DATA), Net("cnn", "small CNN", cnn, DATA | {"fit": "zero", "fit_size": 28})]
+    return [Net("ours", "ours", ours, DIGITS), Net("cnn", "small CNN", cnn, PADDED)]
 
 
 @pytest.fixture(scope="session")

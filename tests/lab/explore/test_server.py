@@ -21,8 +21,8 @@ from fourierscale.cli.explore import find_nets
 from fourierscale.lab.explore import ExploreServer
 from fourierscale.lab.explore.server import MAX_BODY
 from fourierscale.models import create_model
+from fourierscale.models.saved import save_model
 from fourierscale.training.errors import CheckpointError
-from fourierscale.training.weights import save_model
 from tests.lab.explore.conftest import DATA
 
 QUESTION = {"pixels": base64.b64encode(bytes(range(196)) * 4).decode(), "side": 28, "resolution": 12}

@@ -14,8 +14,8 @@ import pytest
 from fourierscale.cli import main
 from fourierscale.lab.explore import Net, Viewer, write_page
 from fourierscale.models import create_model
+from fourierscale.models.saved import save_model
 from fourierscale.training.errors import CheckpointError
-from fourierscale.training.weights import save_model
 from tests.lab.explore.browser import Browser, needs_chromium
 from tests.lab.explore.conftest import DATA, small_nets
 from tests.lab.explore.test_viewer import pixels
@@ -66,7 +66,7 @@ def test_the_browser_computes_what_the_library_computes(name: str, browser: Brow
     browser.open(write_page(viewer, tmp_path).as_uri())
     browser.wait("latest")
     for side, resolution, rank in ((28, 28, 0), (28, 14, 0), (28, 11, 2), (40, 13, 1), (18, 9, 0)):
-        image = pixels(side, viewer.data["channels"], seed=side)
+        image = pixels(side, viewer.prepare.channels, seed=side)
         code = base64.b64encode(image).decode()
         bytes_of = f"Uint8Array.from(atob('{code}'), (letter) => letter.charCodeAt(0))"
         seen = browser.run(f"engine.look({{side: {side}, bytes: {bytes_of}}}, {resolution}, {rank})")
@@ -107,10 +107,10 @@ def test_the_page_works_from_a_file_and_needs_nothing_from_outside(browser: Brow
 def test_what_the_page_cannot_compute_is_refused_or_left_out(tmp_path: Path) -> None:
     ours, cnn = small_nets()
     plain = create_model("cnn-mnist", widths=(3, 4, 5), hidden=8).eval()
-    path = write_page(Viewer([ours, Net("cnn", "other CNN", plain, cnn.data)]), tmp_path)
+    path = write_page(Viewer([ours, Net("cnn", "other CNN", plain, cnn.preprocessing)]), tmp_path)
     assert "other CNN" not in path.read_text("utf-8")
     for net, reason in (
-        (Net("ours", "other CNN", plain, cnn.data), "neither a ScaleClassifier nor a small CNN"),
+        (Net("ours", "other CNN", plain, cnn.preprocessing), "neither a ScaleClassifier nor a small CNN"),
         (small_nets(residual=True)[0], "residual blocks"),
         (small_nets(activation="gelu")[0], "other than ReLU"),
         (small_nets(boundary="mirror")[0], "another boundary"),

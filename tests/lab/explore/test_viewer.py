@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fourierscale import downscale
 from fourierscale.lab.explore import LookError, Net, Viewer
-from fourierscale.pages.lens import Lens
+from fourierscale.models import Preprocessing
 from fourierscale.testing import relative_error
-from tests.lab.explore.conftest import DATA, small_nets
+from tests.lab.explore.conftest import DIGITS, small_nets
 
 
 def pixels(side: int, channels: int = 1, seed: int = 0) -> bytes:
@@ -72,7 +74,7 @@ def test_a_larger_picture_is_ideally_downscaled_and_a_smaller_one_kept(viewer: V
 def test_a_mirrored_net_sees_mirrored_images() -> None:
     ours = small_nets(boundary="mirror")[0]
     errors = {
-        boundary: Viewer([Net("ours", "ours", ours.model, DATA | {"boundary": boundary})]).look(pixels(40), 40, 13)
+        boundary: Viewer([Net("ours", "ours", ours.model, replace(DIGITS, boundary=boundary))]).look(pixels(40), 40, 13)
         for boundary in ("mirror", "circular")
     }
     assert errors["mirror"]["nets"]["ours"]["error"] < 1e-10 < 1e-4 < errors["circular"]["nets"]["ours"]["error"]
@@ -81,8 +83,8 @@ def test_a_mirrored_net_sees_mirrored_images() -> None:
 
 def test_what_was_computed_for_an_image_is_kept_until_the_next(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    both = Lens.both
-    monkeypatch.setattr(Lens, "both", lambda lens, x: (calls.append(x.shape[-1]), both(lens, x))[1])
+    original = Preprocessing.__call__
+    monkeypatch.setattr(Preprocessing, "__call__", lambda self, x: (calls.append(x.shape[-1]), original(self, x))[1])
     for resolution in (14, 14, 20, 14):
         viewer.look(pixels(28, seed=1), 28, resolution)
     assert sorted(calls) == [14, 14, 20, 20, 28, 28]
@@ -91,9 +93,9 @@ def test_what_was_computed_for_an_image_is_kept_until_the_next(viewer: Viewer, m
 
 
 def test_pictures_in_colour_go_through_nets_in_colour() -> None:
-    data = DATA | {"channels": 3, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4], "classes": ["cat", "dog", "eel"]}
+    colour = Preprocessing(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), classes=("cat", "dog", "eel"))
     net = small_nets(in_channels=3, classes=3, pool=(2, 1), resolutions=range(8, 29, 4))[0]
-    viewer = Viewer([Net("ours", "ours", net.model, data | {"equivariance": list(range(8, 29, 4))})])
+    viewer = Viewer([Net("ours", "ours", net.model, colour)])
     seen = viewer.look(pixels(28, 3), 28, 12)
     assert len(seen["image"]["values"]) == 12 * 12 * 3
     assert seen["nets"]["ours"]["error"] < 1e-10

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.testing import Domain
 
@@ -19,7 +20,7 @@ def build_cnn_mnist(**frame: Any) -> MnistFrame:
     return MnistFrame(lambda inputs, outputs, stage: nn.Conv2d(inputs, outputs, 7, padding=3), **frame)
 
 
-class SmallCNN(nn.Module):
+class SmallCNN(ImageModel):
     """Three blocks of 5x5 convolution, batch norm and ReLU, one max pooling, and a linear classifier.
 
     It takes images of one size; smaller ones are padded with black (``enlarge="zero"``). It is no net of the paper: the
@@ -30,7 +31,7 @@ class SmallCNN(nn.Module):
     torch.Size([2, 10])
     """
 
-    features_domain: Domain = "image"
+    domain: Domain = "image"
 
     def __init__(self, in_channels: int = 1, classes: int = 10, widths: Sequence[int] = (16, 32, 32)) -> None:
         super().__init__()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from fourierscale import functional as F
 from fourierscale.lab.baselines.parts.frames import check_images
 from fourierscale.models.classifier import ScaleHead
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn import FourierConv2d
 from fourierscale.testing import Domain
@@ -48,7 +49,7 @@ class FourierBlock(nn.Module):
         return y if self.pool == 1 else nn.functional.max_pool2d(y, self.pool, ceil_mode=True)
 
 
-class FourierCNN(nn.Module):
+class FourierCNN(ImageModel):
     """Classify images at their native resolution with :class:`FourierBlock` layers.
 
     The head is that of our networks (:class:`ScaleHead`) with one output, at the input's own band. The final feature
@@ -71,7 +72,7 @@ class FourierCNN(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 4, 11, 11]))
     """
 
-    features_domain: Domain = "coefficients"
+    domain: Domain = "coefficients"
 
     def __init__(
         self,

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from fourierscale.lab.baselines.cnn import build_cnn_mnist
 from fourierscale.lab.baselines.parts.frames import SIDE, check_images, register_in_frame
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.registry import ModelInfo
 from fourierscale.testing import Domain
 
 BLACK = -0.0607 / 0.2161  # of normalised digits
 
 
-class PerResolutionCNN(nn.Module):
+class PerResolutionCNN(ImageModel):
     """Twenty-one CNNs that share nothing: an image is seen by the CNN of its own resolution alone.
 
     The image comes at its native size and is padded with ``background`` to 28 x 28, so each CNN is the plain one and
@@ -37,7 +38,7 @@ class PerResolutionCNN(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 4, 2, 2]))
     """
 
-    features_domain: Domain = "image"
+    domain: Domain = "image"
 
     def __init__(
         self, image_resolutions: Iterable[int] = range(8, 29), background: float = BLACK, **frame: Any

@@ -146,4 +146,4 @@ def cost(settings: Settings) -> Iterator[Record]:
         whole = create_model("scalenet-mnist", boundary=boundary)
         assert isinstance(whole, ScaleClassifier)
         row = {"net": boundary, "step_ms": 1e3 * statistics.median(own)}
-        yield "boundary-cost", row | {"levels_8_to_28": len(whole.levels_of((28, 28)))}
+        yield "boundary-cost", row | {"levels_8_to_28": len(whole.level_bands((28, 28)))}

@@ -52,7 +52,7 @@ def downscalings(x: Tensor) -> Iterator[Record]:
     for kind in KINDS:
         found: dict[str, dict[str, float]] = {"images": {}, "features": {}, "same prediction": {}}
         for r in RESOLUTIONS:
-            small, level = downscale(x, r, kind), len(model.levels_of((r, r))) - 1
+            small, level = downscale(x, r, kind), len(model.level_bands((r, r))) - 1
             same = model(small)[:, -1].argmax(-1) == logits[:, level].argmax(-1)
             found["images"][f"{r} px"] = relative_error(small, downscale(x, r))
             found["features"][f"{r} px"] = relative_error(crop(features, r), model.features(small))

@@ -6,6 +6,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -18,9 +19,9 @@ from fourierscale.functional import downscale
 from fourierscale.lab.demo.cnn import SmallCNN
 from fourierscale.lab.demo.rows import Row, result_rows
 from fourierscale.lab.demo.stages import Demo, Entry, Listener, Silent
+from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, heat_map, line_chart
 from fourierscale.pages.pictures import BothWays, both_ways, choose_digit, judge, png
-from fourierscale.training.weights import versions
 
 __all__ = ["page_style", "write_report"]
 
@@ -106,7 +107,9 @@ def _maps(demo: Demo) -> str:
     digit = choose_digit(demo.splits)
     shown = [r for r in SHOWN if r <= demo.size]
     ours, cnn = demo.entries[0].model, next(e.model for e in demo.entries if isinstance(e.model, SmallCNN))
-    columns = both_ways(cnn, demo.splits, digit, shown, "zero"), both_ways(ours, demo.splits, digit, shown)
+    prepare = demo.splits.preprocessing
+    padded = replace(prepare, enlarge="zero", enlarge_size=demo.size)
+    columns = both_ways(cnn, padded, digit, shown), both_ways(ours, prepare, digit, shown)
     rows = []
     for r, of_cnn, of_ours in zip(shown, *columns, strict=True):
         small = downscale(digit, r, demo.splits.protocol.kind)[0, 0].cpu()

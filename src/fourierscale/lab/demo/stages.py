@@ -9,17 +9,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from torch import nn
 
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.lab.demo.cnn import SmallCNN, train_cnn
+from fourierscale.models import ImageModel, load_model
 from fourierscale.models.registry import load_pretrained
-from fourierscale.training import StoppedError, load_config, load_model, train
+from fourierscale.training import EvalConfig, StoppedError, load_config, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.evaluate import evaluate
 
@@ -97,7 +97,7 @@ class Entry:
     name: str
     key: str
     origin: str
-    model: nn.Module
+    model: ImageModel
     metrics: dict[str, Any]
 
     @property
@@ -129,7 +129,7 @@ def run_demo(
     out: str | os.PathLike[str],
     settings: DemoSettings | None = None,
     listener: Listener | None = None,
-    pretrained: Callable[[], nn.Module] | None = None,
+    pretrained: Callable[[], ImageModel] | None = None,
 ) -> Demo:
     """Measure the shipped weights, train a small CNN and ``scalenet-tiny``, measure both on the same test images.
 
@@ -180,20 +180,12 @@ def run_demo(
     return demo
 
 
-def _measure(demo: Demo, model: nn.Module, listener: Listener) -> dict[str, Any]:
-    settings, padded = demo.settings, isinstance(model, SmallCNN)
-    return evaluate(
-        model,
-        demo.splits,
-        enlarge="zero" if padded else None,
-        enlarge_size=demo.size if padded else None,
-        batch_size=settings.batch_size,
-        limit=settings.limit,
-        sample=_sample(settings),
-        device=demo.device,
-        temperature_images=4 * settings.sample,
-        report=listener.report,
-    )
+def _measure(demo: Demo, model: ImageModel, listener: Listener) -> dict[str, Any]:
+    settings, prepare = demo.settings, demo.splits.preprocessing
+    if isinstance(model, SmallCNN):
+        prepare = replace(prepare, enlarge="zero", enlarge_size=demo.size)
+    config = EvalConfig(batch_size=settings.batch_size, limit=settings.limit, sample=_sample(settings))
+    return evaluate(model, demo.splits, config, preprocessing=prepare, device=demo.device, report=listener.report)
 
 
 def _tiny(demo: Demo, folder: Path, listener: Listener) -> Entry:

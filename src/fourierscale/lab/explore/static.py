@@ -18,7 +18,6 @@ from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
 from fourierscale.models import ScaleClassifier, ScaleHead
-from fourierscale.models.classifier import boundary_of
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 from fourierscale.training.errors import CheckpointError
 
@@ -91,14 +90,14 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
     count = sum(parameter.numel() for parameter in net.model.parameters())
     if count > MAX_PARAMETERS:
         raise _cannot(net, f"has {count:,} parameters, more than the {MAX_PARAMETERS:,} that a page should carry")
-    if net.data["kind"] != "ideal":
-        raise _cannot(net, f"downscales its images with {net.data['kind']!r}, the page with 'ideal'")
-    if {boundary_of(net.model), net.data.get("boundary", "circular")} != {"circular"}:
+    if net.preprocessing.kind != "ideal":
+        raise _cannot(net, f"downscales its images with {net.preprocessing.kind!r}, the page with 'ideal'")
+    if {net.model.boundary, net.preprocessing.boundary} != {"circular"}:
         raise _cannot(net, "sees another boundary than 'circular'")
-    shared = {"key": net.key, "mean": list(net.data["mean"]), "std": list(net.data["std"])}
-    if isinstance(net.model, SmallCNN) and net.data["fit"] == "zero":
-        return shared | {"kind": "cnn", "description": _cnn(net.model, net.data["fit_size"], weights)}
-    if isinstance(net.model, ScaleClassifier) and net.data["fit"] is None:
+    shared = {"key": net.key, "mean": list(net.preprocessing.mean), "std": list(net.preprocessing.std)}
+    if isinstance(net.model, SmallCNN) and net.preprocessing.enlarge == "zero":
+        return shared | {"kind": "cnn", "description": _cnn(net.model, net.preprocessing.enlarge_size or 0, weights)}
+    if isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
         layers = [_block(net, block, weights) for block in net.model.net.blocks]
         head = _head(net, net.model.head, weights)
         return shared | {"kind": "scalenet", "description": {"layers": layers, "head": head}}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourierscale.functional import downscale
-from fourierscale.pages.lens import Lens
+from fourierscale.metrics import shrink_features
+from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.testing import relative_error
 
 __all__ = ["LookError", "Net", "Viewer"]
@@ -33,13 +34,20 @@ class Net:
         key: ``"ours"``, ``"cnn"`` or ``"tiny"``: its colour on the page; each net has another.
         name: For captions.
         model: In evaluation mode.
-        data: How its images were prepared, from the description of its weights.
+        preprocessing: How pixels become its input.
     """
 
     key: str
     name: str
-    model: nn.Module
-    data: Mapping[str, Any]
+    model: ImageModel
+    preprocessing: Preprocessing
+
+    @property
+    def resolutions(self) -> list[int]:
+        """The resolutions at which it can be looked through: its levels', or those of its images if it has none."""
+        levels = self.model.levels
+        named = self.preprocessing.sizes if levels is None else levels.resolutions
+        return sorted(n for n in named if isinstance(n, int))
 
 
 @dataclass(frozen=True)
@@ -55,9 +63,8 @@ class Viewer:
         nets: The first decides sizes and classes; those behind it take the same images.
 
     >>> from fourierscale.models import create_model
-    >>> data = {"mean": [0.1], "std": [0.3], "fit": None, "fit_size": None, "kind": "ideal", "channels": 1}
-    >>> data |= {"classes": list("0123456789"), "resolutions": range(8, 29), "equivariance": range(8, 29, 4)}
-    >>> viewer = Viewer([Net("ours", "ours", create_model("scalenet-tiny").eval(), data)])
+    >>> prepare = Preprocessing(mean=(0.1,), std=(0.3,), classes=tuple("0123456789"))
+    >>> viewer = Viewer([Net("ours", "ours", create_model("scalenet-tiny").eval(), prepare)])
     >>> look = viewer.look(bytes(range(196)) * 4, 28, 12)
     >>> look["size"], look["resolution"], len(look["levels"]), look["nets"]["ours"]["small"]["side"]
     (28, 12, 6, 12)
@@ -65,9 +72,8 @@ class Viewer:
 
     def __init__(self, nets: Sequence[Net]) -> None:
         self.nets = list(nets)
-        self.lenses = {net.key: Lens.of_data(net.model, net.data) for net in self.nets}
-        self.data = self.nets[0].data
-        self.lowest, self.highest = min(self.data["equivariance"]), max(self.data["equivariance"])
+        self.prepare, self.resolutions = self.nets[0].preprocessing, self.nets[0].resolutions
+        self.lowest, self.highest = self.resolutions[0], self.resolutions[-1]
         self._lock = threading.Lock()
         self._image: str | None = None
         self._seen: dict[tuple[str, int], _Seen] = {}
@@ -76,9 +82,9 @@ class Viewer:
         """What the page must know before the first image."""
         return {
             "size": self.highest,
-            "channels": self.data["channels"],
-            "classes": list(self.data["classes"]),
-            "resolutions": sorted(self.data["equivariance"]),
+            "channels": self.prepare.channels,
+            "classes": list(self.prepare.classes),
+            "resolutions": self.resolutions,
             "levels": self.levels(),
             "nets": [
                 {"key": net.key, "name": net.name, "parameters": sum(p.numel() for p in net.model.parameters())}
@@ -89,12 +95,11 @@ class Viewer:
 
     def levels(self) -> dict[int, int]:
         """Which level of the first net answers for each resolution; 0 everywhere if it has no levels."""
-        levels_of = getattr(self.nets[0].model, "levels_of", None)
-        return {r: 0 if levels_of is None else len(levels_of((r, r))) - 1 for r in sorted(self.data["equivariance"])}
+        return {r: len(self.nets[0].model.level_bands((r, r))) - 1 for r in self.resolutions}
 
     def warm(self) -> None:
         """Look once, so that the first look of the page is as quick as the others."""
-        count = self.highest**2 * self.data["channels"]
+        count = self.highest**2 * self.prepare.channels
         self.look(bytes(i % 251 for i in range(count)), self.highest, self.lowest)
 
     @torch.inference_mode()
@@ -113,7 +118,7 @@ class Viewer:
             size = int(x.shape[-1])
             if not self.lowest <= resolution <= size:
                 raise LookError(f"expected a resolution from {self.lowest} to {size} pixels, got {resolution}")
-            small = self.lenses[self.nets[0].key].downscale(x, resolution)
+            small = self.prepare.downscale(x, resolution)
             nets = {net.key: self._both_ways(net, x, small, rank) for net in self.nets}
             levels = self._see(self.nets[0], x).probabilities
         return {
@@ -126,7 +131,7 @@ class Viewer:
         }
 
     def _open(self, pixels: bytes, side: int) -> Tensor:
-        channels = int(self.data["channels"])
+        channels = self.prepare.channels
         if not self.lowest <= side <= MAX_SIDE:
             raise LookError(f"expected an image of {self.lowest} to {MAX_SIDE} pixels a side, got {side}")
         if len(pixels) != side * side * channels:
@@ -139,23 +144,24 @@ class Viewer:
             self._seen.clear()
         x = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, side, side, channels).movedim(-1, 1)
         x = x.float() / 255
-        boundary = self.lenses[self.nets[0].key].boundary
-        return downscale(x, self.highest, boundary=boundary) if side > self.highest else x
+        return downscale(x, self.highest, boundary=self.prepare.boundary) if side > self.highest else x
 
     def _see(self, net: Net, x: Tensor) -> _Seen:
         key = net.key, int(x.shape[-1])
         if key not in self._seen:
-            features, logits = self.lenses[net.key].both(x)
-            self._seen[key] = _Seen(features, logits[0].softmax(-1).cpu())
+            device = next(net.model.parameters()).device
+            features, logits = net.model.features_and_logits(net.preprocessing(x.to(device)))
+            self._seen[key] = _Seen(features.float(), logits[0].float().softmax(-1).cpu())
         return self._seen[key]
 
     def _both_ways(self, net: Net, x: Tensor, x_small: Tensor, rank: int) -> dict[str, Any]:
-        lens, size, resolution = self.lenses[net.key], int(x.shape[-1]), int(x_small.shape[-1])
+        model, size, resolution = net.model, int(x.shape[-1]), int(x_small.shape[-1])
         large, small = self._see(net, x), self._see(net, x_small)
-        shrunk = lens.shrink(large.features, small.features, resolution / size)
-        order = lens.picture(large.features, size)[0].flatten(1).var(1).argsort(descending=True)
+        ratio = resolution / size
+        shrunk = shrink_features(large.features, small.features, ratio, model.domain, net.preprocessing)
+        order = model.feature_maps(large.features, size)[0].flatten(1).var(1).argsort(descending=True)
         channel = int(order[max(0, min(rank, len(order) - 1))])
-        maps = [lens.picture(value[:, channel], resolution)[0].cpu() for value in (small.features, shrunk)]
+        maps = [model.feature_maps(value[:, channel], resolution)[0].cpu() for value in (small.features, shrunk)]
         low, high = min(float(m.min()) for m in maps), max(float(m.max()) for m in maps)
         return {
             "small": _grid(maps[0], low, high),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fourierscale.auditing import Audit, audit
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.functional import downscale
-from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
-from fourierscale.models.registry import load_pretrained
+from fourierscale.models import ImageModel, Preprocessing, load_pretrained
 from fourierscale.pages.pictures import BothWays, both_ways, choose_digit
 
 __all__ = ["Figures", "Net", "layer_errors", "make_figures", "shipped_figures"]
@@ -33,7 +32,7 @@ class Net:
         errors: Relative squared error behind each activation, for each resolution; see :func:`fourierscale.audit`.
     """
 
-    model: nn.Module
+    model: ImageModel
     maps: list[BothWays]
     errors: list[list[float]]
 
@@ -79,7 +78,7 @@ def shipped_figures(tell: Callable[[str], None]) -> list[Figures]:
     return found
 
 
-def make_figures(splits: ScaledSplits, ours: nn.Module, cnn: nn.Module, digits: int = 32) -> Figures:
+def make_figures(splits: ScaledSplits, ours: ImageModel, cnn: ImageModel, digits: int = 32) -> Figures:
     """Compute the figures.
 
     Args:
@@ -94,18 +93,20 @@ def make_figures(splits: ScaledSplits, ours: nn.Module, cnn: nn.Module, digits: 
     resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
     pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255
 
-    def errors(model: nn.Module, module: str, enlarge: Enlarging | None = None) -> list[list[float]]:
-        mean, std = (value.flatten().tolist() for value in (splits.test.mean, splits.test.std))
-        found = audit(model, pixels, resolutions, kinds=[kind], enlarge=enlarge, mean=mean, std=std, shifts=())
-        return layer_errors(found, module)
+    def net(model: ImageModel, module: str, prepare: Preprocessing) -> Net:
+        found = audit(model, pixels, resolutions, kinds=[kind], preprocessing=prepare, shifts=())
+        return Net(model, both_ways(model, prepare, chosen, resolutions), layer_errors(found, module))
+
+    prepare = splits.preprocessing
+    padded = replace(prepare, enlarge="zero", enlarge_size=size)
 
     return Figures(
         kind,
-        chosen,
+        prepare(chosen),
         resolutions,
         [downscale(chosen, r, kind)[0, 0] for r in resolutions],
-        Net(ours, both_ways(ours, splits, chosen, resolutions), errors(ours, "ScaleActivation2d")),
-        Net(cnn, both_ways(cnn, splits, chosen, resolutions, "zero"), errors(cnn, "ReLU", "zero")),
+        net(ours, "ScaleActivation2d", prepare),
+        net(cnn, "ReLU", padded),
         len(pixels),
     )
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from fourierscale.lab.tables.runs import Run, hashed_name, recipe_key
 from fourierscale.models.files import write_whole
+from fourierscale.models.saved import read_info
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError, ConfigError
-from fourierscale.training.weights import read_info
 
 __all__ = ["Result", "Results", "collect", "is_finished", "read_results", "slim"]
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from fourierscale.lab.baselines.norms import norm_relu
 from fourierscale.lab.baselines.scales import ScaleBatchNorm2d, each_map, max_over_scales
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import positive
 from fourierscale.testing import Domain
@@ -28,7 +29,7 @@ StageConv: TypeAlias = Callable[[int, int, int], nn.Module]
 """``conv(in_channels, out_channels, stage)`` with ``stage`` 0, 1, 2."""
 
 
-class MnistFrame(nn.Module):
+class MnistFrame(ImageModel):
     """Three stages and an MLP for digits of 28 x 28: the net of SESN's and DISCO's experiments.
 
     A stage is convolution, maximum over scales, ReLU, pool, batch norm, in this order. The pools are max 2, max 2 and
@@ -56,7 +57,7 @@ class MnistFrame(nn.Module):
     (torch.Size([5, 10]), torch.Size([5, 4, 7, 7]))
     """
 
-    features_domain: Domain = "image"
+    domain: Domain = "image"
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ def conv1x1(in_channels: int, out_channels: int, stride: int, place: Place) -> n
     return nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
 
 
-class WideResNet(nn.Module):
+class WideResNet(ImageModel):
     r"""Wide residual net 16-8: a 3x3 stem, three groups of two pre-activation blocks, average, Linear.
 
     Blocks are norm, ReLU, convolution, norm, ReLU, dropout, convolution. Where the number of channels changes, a 1x1
@@ -194,7 +195,7 @@ class WideResNet(nn.Module):
     (torch.Size([2, 10]), torch.Size([2, 16, 12, 12]))
     """
 
-    features_domain: Domain = "image"
+    domain: Domain = "image"
 
     def __init__(
         self,
@@ -286,7 +287,7 @@ FRAMES: dict[str, tuple[type[nn.Module], int, dict[str, Any]]] = {
 
 def register_in_frame(
     name: str,
-    build: Callable[..., nn.Module],
+    build: Callable[..., ImageModel],
     description: str,
     citation: str,
     *,

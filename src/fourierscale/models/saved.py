@@ -13,13 +13,17 @@ import torch
 from torch import nn
 
 import fourierscale
+from fourierscale.models.contract import ImageModel
 from fourierscale.models.files import write_whole
 from fourierscale.models.registry import restore_model
-from fourierscale.training.errors import CheckpointError
 
-__all__ = ["load_model", "read_info", "save_model", "versions"]
+__all__ = ["WeightsError", "load_model", "read_info", "save_model", "versions"]
 
 WEIGHTS, INFO = "model.safetensors", "model.json"
+
+
+class WeightsError(ValueError):
+    """A file of weights that cannot be used; its text is one sentence for the user."""
 
 
 def versions() -> dict[str, str]:
@@ -67,15 +71,15 @@ def read_info(path: str | os.PathLike[str]) -> dict[str, Any]:
         if not isinstance(info["model"], str) or not isinstance(info["overrides"], dict):
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{file} does not describe a model of this library: train again, or mend it") from None
+        raise WeightsError(f"{file} does not describe a model of this library: train again, or mend it") from None
     return dict(info)
 
 
-def load_model(path: str | os.PathLike[str]) -> nn.Module:
+def load_model(path: str | os.PathLike[str]) -> ImageModel:
     """A trained model, in evaluation mode, from a run's folder or a ``.safetensors`` file; nothing is unpickled.
 
     Raises:
-        CheckpointError: No weights there, or damaged ones, or those of another model.
+        WeightsError: No weights there, or damaged ones, or those of another model.
     """
     from safetensors import SafetensorError
 
@@ -84,10 +88,10 @@ def load_model(path: str | os.PathLike[str]) -> nn.Module:
     try:
         return restore_model(info, weights.read_bytes())
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{weights} is not a whole safetensors file ({error}): copy or train it again") from None
+        raise WeightsError(f"{weights} is not a whole safetensors file ({error}): copy or train it again") from None
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise CheckpointError(f"{weights} does not hold the weights of {info['model']} ({reason})") from None
+        raise WeightsError(f"{weights} does not hold the weights of {info['model']} ({reason})") from None
 
 
 def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:
@@ -95,8 +99,8 @@ def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     files = (root / WEIGHTS, root / INFO) if root.is_dir() else (root, root.with_suffix(".json"))
     if files[0].suffix != ".safetensors" or not files[0].is_file():
         if root.is_dir():
-            raise CheckpointError(f"{root} holds no {WEIGHTS}: it is no finished run; finish it with --resume")
-        raise CheckpointError(f"{root} is neither a run's folder nor a .safetensors file")
+            raise WeightsError(f"{root} holds no {WEIGHTS}: it is no finished run; finish it with --resume")
+        raise WeightsError(f"{root} is neither a run's folder nor a .safetensors file")
     if not files[1].is_file():
-        raise CheckpointError(f"{files[1]} is missing: it says which model the weights beside it belong to")
+        raise WeightsError(f"{files[1]} is missing: it says which model the weights beside it belong to")
     return files

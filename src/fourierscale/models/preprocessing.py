@@ -1,0 +1,188 @@
+"""How pixels become the input of a model, and its logits answers: the one description that travels with a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from torch import Tensor
+
+from fourierscale.functional import downscale, enlarge_to
+from fourierscale.functional.bands import Boundary, Size, check_boundary
+from fourierscale.functional.enlarging import Enlarging
+from fourierscale.functional.resample import Kind
+
+__all__ = ["Answer", "Polarity", "Preprocessing", "Shape"]
+
+Shape: TypeAlias = Literal["crop", "whole"]
+"""How an image becomes square: its largest centred square, or all of it, squeezed."""
+
+Polarity: TypeAlias = Literal["light on dark"]
+"""What a model was trained to see as ink, where it matters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """What is done to images on their way into a model, and what its logits stand for.
+
+    It is saved with weights, runs and ONNX files, and is a model's ``preprocessing``.
+
+    Attributes:
+        mean: Subtracted from each channel of pixels from 0 to 1.
+        std: Each channel is then divided by it.
+        sizes: Resolutions of the images that the model was made for, increasing; empty: not known.
+        only_sizes: Whether images are brought to one of ``sizes``; if not, sizes between them are taken as they are.
+        enlarge: How a smaller image reaches a model of one input size; see :func:`fourierscale.functional.enlarge_to`.
+        enlarge_size: The input size of such a model.
+        kind: How images are downscaled.
+        boundary: What lies beyond their edge then.
+        shape: How an image that is not square becomes so; None: its largest centred square, ideally downscaled.
+        classes: Names of the classes; empty: their numbers.
+        polarity: What the model takes for ink; None: it does not matter.
+
+    >>> digits = Preprocessing(mean=(0.5,), std=(0.25,), sizes=(8, 28), classes=("zero", "one"))
+    >>> digits(torch.ones(1, 1, 2, 2)).unique(), digits.channels
+    (tensor([2.]), 1)
+    """
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    sizes: tuple[int, ...] = ()
+    only_sizes: bool = False
+    enlarge: Enlarging | None = None
+    enlarge_size: int | None = None
+    kind: Kind = "ideal"
+    boundary: Boundary = "circular"
+    shape: Shape | None = None
+    classes: tuple[str, ...] = field(default=(), repr=False)
+    polarity: Polarity | None = None
+
+    def __post_init__(self) -> None:
+        if not self.mean or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
+            raise ValueError(f"expected as many means as positive stds, got {self.mean} and {self.std}")
+        check_boundary(self.boundary)
+        if self.enlarge is not None and self.enlarge not in get_args(Enlarging):
+            raise ValueError(f"unknown enlarge {self.enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
+        if (self.enlarge is None) != (self.enlarge_size is None):
+            raise ValueError(f"enlarge is {self.enlarge}, enlarge_size {self.enlarge_size}: give both or neither")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Preprocessing:
+        """From plain values: those of :meth:`to_dict`, or what descriptions said before version 0.2."""
+        values = {RENAMED.get(name, name): value for name, value in data.items()}
+        if "polarity" not in values and str(values.get("protocol")).startswith("mnist"):
+            values["polarity"] = "light on dark"
+        chosen: dict[str, Any] = {
+            each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values
+        }
+        chosen |= {name: tuple(v) for name, v in chosen.items() if isinstance(v, (list, range))}
+        return cls(**chosen)
+
+    @classmethod
+    def from_info(cls, info: Mapping[str, Any]) -> Preprocessing:
+        """From the description that stands beside weights.
+
+        Raises:
+            KeyError: The description does not say how images are prepared.
+        """
+        return cls.from_dict(info["preprocessing"] if "preprocessing" in info else info["data"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+
+    @property
+    def channels(self) -> int:
+        """Channels of an image."""
+        return len(self.mean)
+
+    @property
+    def largest(self) -> int | None:
+        """Side of the largest image the model was made for; None if nobody says."""
+        return self.enlarge_size or max(self.sizes, default=None)
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        """Pixels from 0 to 1, ``(..., C, n, n)``, as the model takes them; padding is black, so it comes first."""
+        if self.enlarge is not None and self.enlarge_size is not None:
+            pixels = enlarge_to(pixels, self.enlarge_size, self.enlarge)
+        return (pixels - self._each(self.mean, pixels)) / self._each(self.std, pixels)
+
+    def to_pixels(self, x: Tensor) -> Tensor:
+        """Normalised images as pixels."""
+        return x * self._each(self.std, x) + self._each(self.mean, x)
+
+    def downscale(self, x: Tensor, size: Size) -> Tensor:
+        """Images of a smaller size, downscaled as those of training were."""
+        return downscale(x, size, self.kind, boundary=self.boundary)
+
+    def size_for(self, height: int, width: int) -> int:
+        """Side of the square as which an image of these sides reaches the model.
+
+        Raises:
+            ValueError: The image is smaller than all that the model was made for.
+
+        >>> between, listed = Preprocessing(sizes=(8, 28)), Preprocessing(sizes=(8, 28), only_sizes=True)
+        >>> between.size_for(20, 30), listed.size_for(20, 30)
+        (20, 8)
+        """
+        side = min(height, width)
+        if self.sizes and side < min(self.sizes):
+            lowest = min(self.sizes)
+            raise ValueError(f"{width} x {height} pixels, the model needs at least {lowest} x {lowest}")
+        if self.only_sizes:
+            return max(size for size in self.sizes if size <= side)
+        return min(side, max(self.sizes, default=side))
+
+    def answers(self, logits: Tensor, names: Sequence[str]) -> list[Answer]:
+        """What a model says of each image of a batch.
+
+        Args:
+            logits: ``(B, levels, classes)`` or ``(B, classes)``.
+            names: Of the levels, coarse to fine; the last ones count where the logits have fewer.
+        """
+        logits = logits[:, None] if logits.ndim == 2 else logits
+        classes = self.classes or tuple(map(str, range(logits.shape[-1])))
+        told = tuple(names[len(names) - logits.shape[1] :])
+        return [Answer(one.cpu(), classes, told) for one in logits.float().softmax(-1)]
+
+    @staticmethod
+    def _each(values: Sequence[float], x: Tensor) -> Tensor:
+        return torch.tensor(values, dtype=x.dtype, device=x.device).view(-1, 1, 1)
+
+
+RENAMED = {"fit": "enlarge", "fit_size": "enlarge_size", "resolutions": "sizes"}
+"""Names of fields in descriptions from before version 0.2."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a model says of one image.
+
+    Attributes:
+        probabilities: ``(levels, classes)``, coarse to fine; the last level is the prediction.
+        classes: Names of the classes.
+        levels: Names of the levels.
+    """
+
+    probabilities: Tensor
+    classes: tuple[str, ...]
+    levels: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The most probable class."""
+        return self.classes[int(self.probabilities[-1].argmax())]
+
+    @property
+    def probability(self) -> float:
+        """The probability of that class."""
+        return float(self.probabilities[-1].max())
+
+    def per_level(self) -> list[tuple[str, str, float]]:
+        """Name of each level, its most probable class and that class's probability, coarse to fine."""
+        best, at = self.probabilities.max(-1)
+        rows = zip(self.levels, at.tolist(), best.tolist(), strict=True)
+        return [(name, self.classes[label], value) for name, label, value in rows]
