@@ -126,6 +126,7 @@ def test_layers_of_ours_are_known_by_their_form(x):
     found = audit(wrapped, x, [6, 11], kinds=["ideal"], shifts=())
     forms = [(layer.module, layer.form) for layer in found.layers]
     assert forms == [
+        ("ToCoefficients", "coefficients"),
         ("LocalFourierConv2d", "coefficients"),
         ("ScaleActivation2d", "coefficients"),
         ("LocalFourierConv2d", "coefficients"),
@@ -156,7 +157,7 @@ def test_a_break_behind_exact_layers_is_found_where_it_is(x):
 
 def test_maps_whose_sizes_have_no_ratio_are_compared_at_the_size_of_the_small_one():
     large, small = torch.rand(2, 3, 13, 13), torch.rand(2, 3, 5, 5)
-    rows = compare(large, small, "image", 0.5, None)
+    rows = compare(large, small, "image", 0.5)
     a, b = analyze(downscale(large.double(), 5)), analyze(small.double())
     expected = (a - b).square().sum((1, 2, 3)) / b.square().sum((1, 2, 3))
     assert torch.allclose(rows.difference.sum(1), expected)

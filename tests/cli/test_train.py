@@ -104,7 +104,7 @@ def test_predict_prints_every_level_and_draws_features(
             assert picture.mode == "L"
     assert right >= 4
     assert out.count(" px  ") == 6 * 2  # bands 3, 4 and 5, pooled by 2: two levels
-    assert out.count("  12 px  ") == 6
+    assert out.count("  9, 10, 11, 12 px  ") == 6
 
 
 def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,9 +116,9 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert"]) == 0
     out = capsys.readouterr().out
     assert f"{small}: " in out
-    assert "60 x 40, downscaled to 12 x 12" in out
+    assert "60 x 40, centred square of 40 x 40, downscaled to 12 x 12" in out
     assert "11 x 9, centred square of 9 x 9" in out
-    assert "   9 px  " in out
+    assert "  9 px  " in out
 
 
 def test_predict_names_what_is_no_image_and_goes_on(

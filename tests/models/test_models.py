@@ -6,7 +6,7 @@ from torch import nn
 
 from fourierscale import Levels, create_model, downscale, list_models
 from fourierscale.functional import analyze, band, crop, pool_samples, synthesize
-from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, model_info
+from fourierscale.models import LayerConfig, ScaleClassifier, ScaleHead, ScaleNet, model_info
 from fourierscale.nn import ToCoefficients
 from fourierscale.testing import TOLERANCE, relative_error
 
@@ -34,7 +34,7 @@ def test_the_papers_mnist_network_has_its_shape():
 @pytest.mark.parametrize("pool", [(1, 1), (2, 1)])
 def test_logits_of_a_level_are_the_logits_of_the_downscaled_image(head, pool):
     resolutions = range(6, 17)
-    net = ScaleNet(2, [4, 6], resolutions, 3, pool)
+    net = ScaleNet(2, [4, 6], resolutions, kernel_size=3, pool=pool)
     model = _randomise(ScaleClassifier(net, ScaleHead(6, 5, net.out_levels, head))).double()
     x = torch.rand(3, 2, 16, 16, dtype=torch.float64)
     logits, levels = model(x), model.level_bands((16, 16))
@@ -67,7 +67,7 @@ def test_final_features_are_equivariant_at_every_resolution(name):
 
 
 def test_residual_blocks_with_two_poolings_are_equivariant():
-    net = ScaleNet(3, [8, 12, 12], range(24, 49, 4), (5, 3, 3), (2, 2, 1), residual=True, stem=6)
+    net = ScaleNet(3, [8, 12, 12], range(24, 49, 4), kernel_size=(5, 3, 3), pool=(2, 2, 1), residual=True, stem=6)
     model = _randomise(ScaleClassifier(net, ScaleHead(12, 4, net.out_levels, "average")))
     assert net.rate == 4
     assert net.out_levels == Levels(range(24, 49, 4)).pooled(4)
@@ -139,7 +139,7 @@ def test_without_the_nested_activation_the_net_is_not_equivariant_and_without_lo
 
 
 def test_without_the_nested_activation_it_is_a_plain_activation_on_the_inputs_grid():
-    net = ScaleNet(1, [3], range(6, 13), 3, nested=False, norm="none")
+    net = ScaleNet(1, [3], range(6, 13), kernel_size=3, layers=LayerConfig(nested=False, norm="none"))
     x = torch.rand(2, 1, 9, 9)
     conv = net.blocks[0][0]
     torch.testing.assert_close(net(x), analyze(torch.relu(synthesize(conv(analyze(x)), 9))))

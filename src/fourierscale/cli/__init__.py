@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.cli.train import train
     from fourierscale.data.errors import DataError
     from fourierscale.export.errors import ExportError
+    from fourierscale.models import WeightsError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
     app.callback()(_root)
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             usage_error,
             DataError,
             ExportError,
+            WeightsError,
             OSError,
             *(() if training is None else (training.TrainingError,)),
         )

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from fourierscale.lab.explore.server import MAX_BODY
 from fourierscale.models import create_model
 from fourierscale.models.saved import save_model
 from fourierscale.training.errors import CheckpointError
-from tests.lab.explore.conftest import DATA
+from tests.lab.explore.conftest import DIGITS
 
 QUESTION = {"pixels": base64.b64encode(bytes(range(196)) * 4).decode(), "side": 28, "resolution": 12}
 
@@ -118,9 +119,9 @@ def test_mistakes_on_the_command_line_give_one_line(
 
 
 def test_a_net_is_shown_with_the_small_cnn_where_that_takes_the_same_images(tmp_path: Path) -> None:
-    digits, letters = ({"classes": list(names)} for names in ("0123456789", "abcdefghij"))
-    for folder, data in (("digits", DATA | digits), ("letters", DATA | letters)):
-        info = {"model": "scalenet-tiny", "overrides": {"widths": [4, 4], "hidden": 8}, "data": data}
+    for folder, names in (("digits", "0123456789"), ("letters", "abcdefghij")):
+        info = {"model": "scalenet-tiny", "overrides": {"widths": [4, 4], "hidden": 8}}
+        info["preprocessing"] = replace(DIGITS, classes=tuple(names)).to_dict()
         save_model(create_model("scalenet-tiny", **info["overrides"]), tmp_path / folder, info)
 
     def shown(model: str, beside: str | None) -> list[tuple[str, str]]:

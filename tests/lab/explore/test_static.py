@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from fourierscale.models import create_model
 from fourierscale.models.saved import save_model
 from fourierscale.training.errors import CheckpointError
 from tests.lab.explore.browser import Browser, needs_chromium
-from tests.lab.explore.conftest import DATA, small_nets
+from tests.lab.explore.conftest import COLOUR, DIGITS, small_nets
 from tests.lab.explore.test_viewer import pixels
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -54,8 +55,7 @@ def variant(name: str) -> Viewer:
         norm.running_var.uniform_(0.5, 1.5)
     channels = options.get("in_channels", 1)
     if channels > 1:
-        data = DATA | {"channels": 3, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.3, 0.4], "classes": ["cat", "dog", "eel"]}
-        return Viewer([Net("ours", "ours", nets[0].model, data)])
+        return Viewer([Net("ours", "ours", nets[0].model, COLOUR)])
     return Viewer(nets)
 
 
@@ -115,7 +115,7 @@ def test_what_the_page_cannot_compute_is_refused_or_left_out(tmp_path: Path) -> 
         (small_nets(activation="gelu")[0], "other than ReLU"),
         (small_nets(boundary="mirror")[0], "another boundary"),
         (small_nets(widths=(300, 500))[0], "parameters, more than"),
-        (Net("ours", "ours", ours.model, DATA | {"kind": "gaussian"}), "'gaussian'"),
+        (Net("ours", "ours", ours.model, replace(DIGITS, kind="gaussian")), "'gaussian'"),
     ):
         with pytest.raises(CheckpointError, match=reason):
             write_page(Viewer([net]), tmp_path)
@@ -123,7 +123,7 @@ def test_what_the_page_cannot_compute_is_refused_or_left_out(tmp_path: Path) -> 
 
 def test_the_command_writes_the_page_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = {"widths": (4, 6), "hidden": 8, "residual": False}
-    info = {"model": "scalenet-tiny", "overrides": options, "data": DATA | {"equivariance": list(range(8, 29, 4))}}
+    info = {"model": "scalenet-tiny", "overrides": options, "preprocessing": DIGITS.to_dict()}
     save_model(create_model("scalenet-tiny", **options), tmp_path / "run", info)
     arguments = ["explore", "--model", str(tmp_path / "run"), "--build", str(tmp_path / "site")]
     assert main(arguments) == 0
