@@ -13,7 +13,7 @@ import fourierscale
 from tests.docs.pages import ROOT
 
 # Packages that are how the command line and the kernels work inside, not something to import.
-INSIDE = {"fourierscale.cli", "fourierscale.__main__", "fourierscale.kernels.gpu"}
+INSIDE = {"fourierscale.cli", "fourierscale.__main__"}
 
 
 def public() -> dict[str, set[str]]:

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from fourierscale.functional import upscale
 from fourierscale.functional.bands import Boundary
 from fourierscale.functional.conv import delta_spectrum
-from fourierscale.kernels import plain
-from fourierscale.kernels.layers import KEPT, channel_first, frequency_first
+from fourierscale.kernels.conv import plain
+from fourierscale.kernels.conv.spectra import ENTRIES_KEPT
+from fourierscale.kernels.layout import channel_first, frequency_first
 from fourierscale.models.classifier import ScaleClassifier
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d
 
@@ -140,14 +141,14 @@ def size_matrix(n: int, reach: int, enlarge: str, boundary: Boundary = "circular
 def freeze(model: nn.Module, image: Tensor) -> nn.Module:
     """A copy in which Fourier layers hold the spectra of their kernels as constants, for images of this size.
 
-    A spectrum that is too large for a layer to keep (``kernels.layers.KEPT``) is left to be made at each call.
+    A spectrum that is too large for a layer to keep (``kernels.conv.spectra.ENTRIES_KEPT``) is left to be made at each call.
     """
     model = copy.deepcopy(model)
     sizes = _layer_sizes(model, image)
     with torch.no_grad():
         for parent in list(model.modules()):
             for name, layer in list(parent.named_children()):
-                if isinstance(layer, KINDS) and layer in sizes and _entries(layer, sizes[layer]) <= KEPT:
+                if isinstance(layer, KINDS) and layer in sizes and _entries(layer, sizes[layer]) <= ENTRIES_KEPT:
                     setattr(parent, name, _FrozenConv(layer, sizes[layer]))
     return model
 

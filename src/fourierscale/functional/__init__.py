@@ -7,7 +7,9 @@ from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spe
 from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import (
+    InstanceNorm,
     Level,
+    Pooling,
     level_pool,
     nested_activation,
     nested_map,
@@ -19,8 +21,10 @@ from fourierscale.functional.resample import crop, downscale, upscale
 from fourierscale.functional.transform import analyze, synthesize
 
 __all__ = [
+    "InstanceNorm",
     "Level",
     "Levels",
+    "Pooling",
     "analyze",
     "as_size",
     "band",

@@ -1,7 +1,8 @@
-"""Constant matrices, computed once in double precision and kept for each dtype and device.
+"""Constants, computed once and kept until :func:`clear_constants`: the one cache of this library that holds tensors.
 
-Each constant is a function of integers and names decorated with :func:`constant`; calling it with a dtype and a device
-in addition gives the cached tensor. Nothing here is ever saved in a ``state_dict``.
+A matrix is a function of integers and names decorated with :func:`constant`, computed in double precision; calling it
+with a dtype and a device in addition gives the cached tensor. Whatever is made of such matrices is :func:`kept` by its
+arguments. Nothing here is ever saved in a ``state_dict``.
 """
 
 from __future__ import annotations
@@ -11,45 +12,43 @@ import operator
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-_Cached = TypeVar("_Cached", bound=Any)
+_P = ParamSpec("_P")
 _Made = TypeVar("_Made")
 
-
-class _Store:
-    """The cached tensors, one attribute each: ``torch.compile`` looks attributes up one by one."""
+_CACHES: list[Any] = []
 
 
-_STORE = _Store()
-_LIMIT = 4096  # entries; a net of ten levels and a few resolutions needs about a hundred
+class _Traced:
+    """Constants that ``torch.compile`` has met, one attribute each: it looks attributes up one by one."""
 
 
-def made_apart(build: Callable[..., _Made], *arguments: Any) -> _Made:
-    """``build(*arguments)`` with ordinary tensors, whatever the caller is doing.
+_TRACED = _Traced()
 
-    The modes of torch (inference, export, vmap, a default device) belong to a thread: this one is its own.
-    """
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(build, *arguments).result()
+
+def kept(build: Callable[_P, _Made]) -> Callable[_P, _Made]:
+    """Keep ``build(*key)`` for the keys of late, until :func:`clear_constants`; threads may clear and ask at once."""
+    cached = functools.lru_cache(1024)(build)  # a net of ten levels and a few resolutions needs about a hundred
+    _CACHES.append(cached)
+    return cached  # type: ignore[return-value]
 
 
 def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Cache ``build(*key)``, a float64 tensor on the CPU, for each ``(*key, dtype, device)``."""
+    """Keep ``build(*key)``, a float64 tensor on the CPU, for each ``(*key, dtype, device)``."""
 
+    @kept
     def make(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-        return build(*arguments).to(dtype=dtype, device=device)
+        return made_apart(lambda: build(*arguments).to(dtype=dtype, device=device))
 
     def place(arguments: tuple[int | str, ...], dtype: torch.dtype, device: torch.device) -> str:
-        """Name under which the constant is stored, after making sure that it is."""
-        name = _attribute(build.__name__, arguments, dtype, device)
-        if not hasattr(_STORE, name):
-            if len(vars(_STORE)) >= _LIMIT:
-                clear_constants()
-            setattr(_STORE, name, made_apart(make, arguments, dtype, device))
+        """Name of the attribute that holds the constant, after making sure that one does."""
+        key = "_".join(map(str, (build.__name__, arguments, dtype, device)))
+        name = re.sub(r"\W", lambda sign: f"_{ord(sign[0]):x}_", key)  # unlike keys have unlike names
+        setattr(_TRACED, name, make(arguments, dtype, device))
         return name
 
     # What torch.compiler.assume_constant_result sets: while the compiler traces, place runs as it is and its result is
@@ -61,29 +60,25 @@ def constant(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
         *rest, dtype, device = key
         # index: while the compiler traces, a size becomes a constant of the graph
         arguments = tuple(n if isinstance(n, str) else operator.index(n) for n in rest)
-        found: Tensor = getattr(_STORE, place(arguments, dtype, device))
-        return found
+        if torch.compiler.is_dynamo_compiling():
+            found: Tensor = getattr(_TRACED, place(arguments, dtype, device))
+            return found
+        return make(arguments, dtype, device)
 
     return cached
 
 
-@functools.lru_cache(_LIMIT)
-def _attribute(*key: Any) -> str:
-    """A name for an attribute; unlike keys have unlike ones."""
-    return re.sub(r"\W", lambda sign: f"_{ord(sign[0]):x}_", "_".join(map(str, key)))
+def made_apart(build: Callable[[], _Made]) -> _Made:
+    """``build()`` with ordinary tensors, whatever the caller is doing.
 
-
-_CACHES: list[Callable[[], None]] = []
-
-
-def forgotten_with_constants(cached: _Cached) -> _Cached:
-    """Let :func:`clear_constants` clear this ``functools.lru_cache`` too, which holds constants."""
-    _CACHES.append(cached.cache_clear)
-    return cached
+    The modes of torch (inference, export, vmap, a default device) belong to a thread: this one is its own.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(build).result()
 
 
 def clear_constants() -> None:
     """Drop every cached constant, for example to give back GPU memory after working at many sizes."""
-    vars(_STORE).clear()
-    for clear in _CACHES:
-        clear()
+    vars(_TRACED).clear()
+    for cached in _CACHES:
+        cached.cache_clear()

@@ -27,15 +27,26 @@ Grid: TypeAlias = Literal["level", "common"]
 PoolKind: TypeAlias = Literal["max", "average"]
 """What pooling takes of each window."""
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.nn.functional.relu,
-    "gelu": torch.nn.functional.gelu,
-    "silu": torch.nn.functional.silu,
-    "tanh": torch.tanh,
-    "leaky_relu": torch.nn.functional.leaky_relu,
-    "identity": torch.clone,
-}
-"""Activations by name."""
+
+@dataclass(frozen=True, eq=False)
+class InstanceNorm:
+    """The norm in front of an activation, with statistics of each level of its own."""
+
+    weight: Tensor | None = None
+    """Scale per level and channel, ``(len(levels), C)``."""
+    bias: Tensor | None = None
+    """Shift, likewise."""
+    eps: float = 1e-5
+    """Added to the variance."""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A pooling in the same pass as an activation, one transform fewer than pooling afterwards."""
+
+    window: int = 1
+    """Samples per window and axis; 1 is no pooling."""
+    kind: PoolKind = "max"
 
 
 @dataclass(frozen=True)
@@ -156,18 +167,14 @@ def nested_activation(
     activation: Callable[[Tensor], Tensor],
     *,
     axes: int = 2,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    norm: bool = False,
-    eps: float = 1e-5,
-    pool: int = 1,
-    pool_kind: PoolKind = "max",
+    norm: InstanceNorm | None = None,
+    pool: Pooling | None = None,
     grid: Grid = "level",
     oversample: float = 1.0,
 ) -> Tensor:
     r"""The scale-equivariant non-linearity :math:`\sigma_s` (the paper's Eqs. 14 and 15), with its instance norm.
 
-    Per level: instance norm with statistics of that level, then :math:`\sigma`, then pooling if ``pool`` is above 1.
+    Per level: instance norm with statistics of that level, then :math:`\sigma`, then pooling.
     The statistics come from the coefficients by Parseval: the mean is ``C[0]``, the variance the sum of the other
     squares.
 
@@ -176,12 +183,8 @@ def nested_activation(
         levels: The resolutions at which the result is equivariant.
         activation: Element-wise function on samples.
         axes: Number ``d`` of spatial axes.
-        weight: Scale of the norm per level and channel, ``(len(levels), C)``.
-        bias: Shift of the norm, likewise.
-        norm: Whether to normalise.
-        eps: Added to the variance.
-        pool: Window of a pooling in the same pass, one transform fewer than pooling afterwards.
-        pool_kind: ``"max"`` or ``"average"``.
+        norm: The norm in front of it; none by default.
+        pool: The pooling behind it; none by default.
         grid: ``"level"`` or ``"common"``.
         oversample: Samples per axis relative to the smallest grid; more means less aliasing.
 
@@ -190,48 +193,32 @@ def nested_activation(
     >>> torch.allclose(nested_activation(x[..., :15, :15], range(8, 29), torch.relu), y[..., :15, :15], atol=1e-6)
     True
     """
-    plan = plan_levels(Levels(levels), coefficient_bands(coeffs, axes), pool=pool, grid=grid, oversample=oversample)
-    return activate_levels(
-        coeffs,
-        plan,
-        activation,
-        axes=axes,
-        weight=weight,
-        bias=bias,
-        norm=norm,
-        eps=eps,
-        pool=pool,
-        pool_kind=pool_kind,
-    )
+    pool = pool or Pooling()
+    box = coefficient_bands(coeffs, axes)
+    plan = plan_levels(Levels(levels), box, pool=pool.window, grid=grid, oversample=oversample)
+    return activate_levels(coeffs, plan, activation, norm, pool)
 
 
 def activate_levels(
     coeffs: Tensor,
     plan: Sequence[Level],
     activation: Callable[[Tensor], Tensor],
-    *,
-    axes: int,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    norm: bool,
-    eps: float,
-    pool: int,
-    pool_kind: PoolKind,
+    norm: InstanceNorm | None,
+    pool: Pooling,
 ) -> Tensor:
     """:func:`nested_activation` with its levels planned."""
-    if norm and coeffs.ndim <= axes:
+    axes = len(plan[0].grid)
+    if norm is not None and coeffs.ndim <= axes:
         raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
 
     def normalise(level: Level, c: Tensor) -> Tensor:
-        scale = None if weight is None else weight[level.index]
-        mean = None if bias is None else bias[level.index]
-        return _instance_norm(c, axes, scale, mean, eps)
+        return c if norm is None else _instance_norm(c, axes, level, norm)
 
     def activate(level: Level, x: Tensor) -> Tensor:
         x = activation(x)
-        return pool_samples(x, pool, pool_kind, axes) if pool > 1 else x
+        return pool_samples(x, pool.window, pool.kind, axes) if pool.window > 1 else x
 
-    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise if norm else None)
+    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise)
 
 
 def nested_pool(
@@ -316,7 +303,7 @@ def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tenso
     return x
 
 
-def _instance_norm(coeffs: Tensor, axes: int, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+def _instance_norm(coeffs: Tensor, axes: int, level: Level, norm: InstanceNorm) -> Tensor:
     """Give every channel mean ``bias`` and standard deviation ``weight``, in the coefficients, by Parseval.
 
     The mean is one coefficient and is replaced, not subtracted from samples: nothing cancels when it is large.
@@ -324,12 +311,12 @@ def _instance_norm(coeffs: Tensor, axes: int, weight: Tensor | None, bias: Tenso
     half = coeffs.dtype in (torch.float16, torch.bfloat16)
     flat = coeffs.flatten(-axes).float() if half else coeffs.flatten(-axes)
     waves = flat[..., 1:]
-    scale = (waves.square().sum(-1, keepdim=True) + eps).rsqrt()
-    if weight is not None:
-        scale = scale * weight[:, None]
+    scale = (waves.square().sum(-1, keepdim=True) + norm.eps).rsqrt()
+    if norm.weight is not None:
+        scale = scale * norm.weight[level.index][:, None]
     mean = torch.zeros_like(flat[..., :1])
-    if bias is not None:
-        mean = mean + bias[:, None]
+    if norm.bias is not None:
+        mean = mean + norm.bias[level.index][:, None]
     return torch.unflatten(torch.cat([mean, waves * scale], -1).to(coeffs.dtype), -1, coeffs.shape[-axes:])
 
 

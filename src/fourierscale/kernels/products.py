@@ -20,7 +20,9 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-PIECE = {"cpu": 2**21, "cuda": 2**27}
+from fourierscale.functional.nested import PoolKind
+
+SAMPLES_AT_ONCE = {"cpu": 2**21, "cuda": 2**27}
 """Samples of a level that are in work at a time, per device type."""
 
 SHARE = 2**17
@@ -29,7 +31,7 @@ SHARE = 2**17
 NARROW = 32
 """Images and channels, times each other, in a share, at least: a product with fewer columns is a slow one."""
 
-LARGEST = {"cpu": 1024, "cuda": 2303}
+PRODUCTS_UP_TO = {"cpu": 1024, "cuda": 2303}
 """Samples per axis up to which products beat FFTs, per device type. With features that lie frequency first they do for
 longer than in :data:`fourierscale.functional.transform.FFT_FROM`."""
 
@@ -147,7 +149,7 @@ def even_step(count: int, most: int) -> int:
 def pieces(flat: Tensor, samples: int) -> Iterator[slice]:
     """Images and channels in pieces whose samples, so many each, stay in the cache."""
     count = flat.shape[-1]
-    step = even_step(count, max(16, PIECE.get(flat.device.type, PIECE["cuda"]) // samples))
+    step = even_step(count, max(16, SAMPLES_AT_ONCE.get(flat.device.type, SAMPLES_AT_ONCE["cuda"]) // samples))
     if step < count:  # so that threads can share it
         step = math.ceil(step / (COLUMNS * torch.get_num_threads())) * COLUMNS * torch.get_num_threads()
     for start in range(0, count, step):
@@ -188,4 +190,19 @@ def by_products(n: int, x: Tensor) -> bool:
     >>> by_products(1024, torch.zeros(1)), by_products(1025, torch.zeros(1))
     (True, False)
     """
-    return n <= LARGEST.get(x.device.type, LARGEST["cpu"])
+    return n <= PRODUCTS_UP_TO.get(x.device.type, PRODUCTS_UP_TO["cpu"])
+
+
+def down(matrix: Tensor, x: Tensor) -> Tensor:
+    """Multiply along the first axis of ``(n_1, n_2, Q)``, as one plain product."""
+    return torch.unflatten(matrix @ x.flatten(1), -1, x.shape[1:])
+
+
+def pool_windows(x: Tensor, window: int, kind: PoolKind) -> Tensor:
+    """Pool both axes of ``(n_1, n_2, Q)``, one after the other: two plain reductions."""
+    if window == 1:
+        return x
+    for axis in (1, 0):
+        windows = torch.unflatten(x, axis, (x.shape[axis] // window, window))
+        x = windows.amax(axis + 1) if kind == "max" else windows.mean(axis + 1)
+    return x

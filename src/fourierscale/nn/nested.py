@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from fourierscale import kernels
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import ACTIVATIONS, Grid, PoolKind
+from fourierscale.functional.nested import Grid, InstanceNorm, Pooling, PoolKind
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Norm: TypeAlias = Literal["instance", "none"]
@@ -59,7 +59,7 @@ class _ScaleActivation(_Nested):
         choice(norm, get_args(Norm), "norm")
         choice(pool_kind, get_args(PoolKind), "pooling")
         if isinstance(activation, str):
-            choice(activation, ACTIVATIONS, "activation")
+            choice(activation, kernels.ACTIVATIONS, "activation")
         elif not callable(activation):
             raise TypeError(f"activation must be a name or a callable, got {activation!r}")
         self.norm: Norm = norm
@@ -78,12 +78,8 @@ class _ScaleActivation(_Nested):
             self.levels,
             self.activation,
             axes=self.axes,
-            weight=self.weight,
-            bias=self.bias,
-            norm=self.norm == "instance",
-            eps=self.eps,
-            pool=self.pool,
-            pool_kind=self.pool_kind,
+            norm=InstanceNorm(self.weight, self.bias, self.eps) if self.norm == "instance" else None,
+            pool=Pooling(self.pool, self.pool_kind),
             grid=self.grid,
             oversample=self.oversample,
         )

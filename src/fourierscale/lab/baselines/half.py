@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fourierscale.kernels.backend import implementation
+from fourierscale.kernels.choice import implementation
 
 __all__ = ["format_of", "fused", "halved"]
 

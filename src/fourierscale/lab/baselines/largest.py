@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fourierscale.lab.baselines.half import format_of
 
-__all__ = ["MOST", "largest_of_images", "largest_of_windows"]
+__all__ = ["CHOICES", "largest_of_images", "largest_of_windows"]
 
-MOST = 8
+CHOICES = 8
 """Numbers to choose from: a bit of the byte for each."""
 Shape: TypeAlias = tuple[int, int, int, int, int]
 
@@ -39,7 +39,7 @@ def largest_of_windows(x: Tensor, window: int) -> Tensor:
 class _Largest(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, shape: Shape, size: tuple[int, ...], share: bool) -> Tensor:
-        from fourierscale.kernels.gpu.largest import largest_forward
+        from fourierscale.lab.baselines.kernels.largest import largest_forward
 
         ctx.format = format_of(x)
         ctx.shape, ctx.size = shape, x.shape
@@ -50,7 +50,7 @@ class _Largest(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from fourierscale.kernels.gpu.largest import largest_backward
+        from fourierscale.lab.baselines.kernels.largest import largest_backward
 
         (which,) = ctx.saved_tensors
         dx = torch.empty(ctx.size, dtype=gradient.dtype, device=gradient.device, memory_format=ctx.format)

@@ -51,7 +51,7 @@ def fused_norm_relu(norm: nn.BatchNorm2d, x: Tensor, dropout: float) -> Tensor:
 
 def fused_scale_relu(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
     """In evaluation, by a kernel: the norm with its averages, and ReLU."""
-    from fourierscale.kernels.gpu import norms
+    from fourierscale.lab.baselines.kernels import norms
 
     assert norm.running_mean is not None
     assert norm.running_var is not None
@@ -65,7 +65,7 @@ class _NormRelu(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, dropout: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from fourierscale.kernels.gpu import norms
+        from fourierscale.lab.baselines.kernels import norms
 
         mean, variance = norms.statistics(x)
         inverse = (variance + eps).rsqrt()
@@ -80,7 +80,7 @@ class _NormRelu(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        from fourierscale.kernels.gpu import norms
+        from fourierscale.lab.baselines.kernels import norms
 
         x, mean, inverse, scale, shift, seed = ctx.saved_tensors
         gradient = gradient.contiguous(memory_format=format_of(x))

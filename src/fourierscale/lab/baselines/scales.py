@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.lab.baselines.half import fused
-from fourierscale.lab.baselines.largest import MOST, largest_of_images, largest_of_windows
+from fourierscale.lab.baselines.largest import CHOICES, largest_of_images, largest_of_windows
 from fourierscale.nn.checks import positive
 
 __all__ = [
@@ -63,7 +63,7 @@ def max_over_scales(x: Tensor) -> Tensor:
     """``(B, C, S, H, W)`` to ``(B, C, H, W)``; an image without scales as it is."""
     if x.ndim == 4:
         return x
-    if fused(x) and x.shape[2] <= MOST:
+    if fused(x) and x.shape[2] <= CHOICES:
         return largest_of_images(_together(x), x.shape[2])
     if x.stride(1) == 1 and x.shape[1] > 1:  # channels last, and so is the result
         return x.permute(2, 0, 3, 4, 1).amax(0).permute(0, 3, 1, 2)
@@ -106,7 +106,7 @@ class ScaleMaxPool2d(nn.Module):
 
     def _pool(self, images: Tensor) -> Tensor:
         whole = not any(side % self.window for side in images.shape[-2:])
-        if whole and self.window**2 <= MOST and fused(images):
+        if whole and self.window**2 <= CHOICES and fused(images):
             return largest_of_windows(images, self.window)
         return nn.functional.max_pool2d(images, self.window)
 

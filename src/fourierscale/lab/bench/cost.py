@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from fourierscale.functional.bands import Box, band, bands, coefficient_bands, grids
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import backend
-from fourierscale.kernels.plans import rim
-from fourierscale.kernels.products import LARGEST
+from fourierscale.kernels.layout import rim
+from fourierscale.kernels.products import PRODUCTS_UP_TO
 from fourierscale.lab.bench.cases import PAIR, Case
 from fourierscale.lab.bench.contestants import build_ours
 from fourierscale.models import ScaleHead
@@ -142,7 +142,7 @@ def _image(size: Sequence[int], box: Box, device: str) -> int:
 
 def _axis(n: int, k: int, times: int, device: str) -> int:
     """Operations of ``times`` transforms between ``n`` samples and ``k`` coefficients: products, or FFTs if large."""
-    each = 2 * n * k if n <= LARGEST.get(device, LARGEST["cpu"]) else round(2.5 * n * math.log2(n))
+    each = 2 * n * k if n <= PRODUCTS_UP_TO.get(device, PRODUCTS_UP_TO["cpu"]) else round(2.5 * n * math.log2(n))
     return times * each
 
 

@@ -26,14 +26,14 @@ def measure_transforms(names: Sequence[str], settings: Settings) -> Iterator[Rec
 
     ``axes``: analysis and synthesis of images; ``FFT_FROM`` of :mod:`fourierscale.functional.transform` is set from
     it. ``nested``: one activation of six levels, 32 channels of one image, by products or as the specification, whose
-    large grids take FFTs; ``LARGEST`` of :mod:`fourierscale.kernels.products` is set from it.
+    large grids take FFTs; ``PRODUCTS_UP_TO`` of :mod:`fourierscale.kernels.products` is set from it.
 
     Args:
         names: ``axes`` or ``nested``; both if none is given.
         settings: A quick run ends at 256 samples.
     """
     device = settings.device
-    makers = {"axes": ("transforms", _axes, transform.FFT_FROM), "nested": ("nested", _nested, products.LARGEST)}
+    makers = {"axes": ("transforms", _axes, transform.FFT_FROM), "nested": ("nested", _nested, products.PRODUCTS_UP_TO)}
     for stem, make, limits in chosen(names, makers):
         for n in (n for n in SIZES if n <= 256 or not settings.quick):
             step, outputs = make(n, device), []

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fourierscale.kernels.gpu.shared import on_its_device
+from fourierscale.kernels.triton_launch import on_its_device
 
 ROWS = 1024
 """That a program goes down, of images that lie channels last."""

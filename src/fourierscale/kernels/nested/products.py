@@ -12,57 +12,37 @@ channels: :mod:`fourierscale.kernels.products` says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from fourierscale.functional.bands import grids
-from fourierscale.functional.nested import Level
-from fourierscale.kernels.plans import Options, Prepared, prepare, works
+from fourierscale.functional.nested import Pooling
+from fourierscale.kernels.nested.activations import ACTIVATIONS
+from fourierscale.kernels.nested.factors import Factors, level_products, make_factors
+from fourierscale.kernels.nested.task import Task
 from fourierscale.kernels.products import Product, contiguous, pieces, run, shares, workspace
 
-_aten = torch.ops.aten
-FORWARD: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu_,
-    "gelu": torch.nn.functional.gelu,
-    "silu": torch.nn.functional.silu,
-    "tanh": torch.tanh_,
-    "leaky_relu": torch.nn.functional.leaky_relu_,
-    "identity": lambda z: z,
-}
-"""Activations that may overwrite their argument."""
 
-BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "relu": lambda g, z: _aten.threshold_backward(g, z, 0, grad_input=g),
-    "gelu": lambda g, z: _aten.gelu_backward(g, z),
-    "silu": lambda g, z: _aten.silu_backward(g, z),
-    "tanh": lambda g, z: _aten.tanh_backward(g, torch.tanh(z)),
-    "leaky_relu": lambda g, z: _aten.leaky_relu_backward(g, z, 0.01, False),
-    "identity": lambda g, z: g,
-}
-"""Gradient at the input ``z`` from the gradient ``g`` at the output, which it may overwrite."""
-
-
-def nested_forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
-) -> Tensor:
+def nested_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: Task) -> Tensor:
     """Value of the nested activation, ``(n_1, ..., n_d, B, C)`` to ``(n'_1, ..., n'_d, B, C)``."""
     axes = x.ndim - 2
     size = x.shape[:axes]
-    prepared = prepare(plan, size, o.pool, x.dtype, x.device)
+    factors = make_factors(task, size, x.dtype, x.device)
     flat = x.flatten(axes)
-    output = flat.new_empty(*grids(plan[-1].writes), flat.shape[-1])
-    scale, shift, _ = statistics(x, weight, bias, prepared, o)
-    samples = max(math.prod(step.shape) for step in prepared.steps)
-    activate = FORWARD[o.activation]
+    output = flat.new_empty(*grids(task.levels[-1].writes), flat.shape[-1])
+    scale, shift, _ = statistics(x, weight, bias, factors, task.eps)
+    samples = max(math.prod(level.grid) for level in task.levels)
+    entry = ACTIVATIONS[task.activation]
+    activate = entry.overwriting or entry.function
     for part in pieces(flat, samples):
         first, second = workspace(flat, part, samples, 2)
-        for i, level in enumerate(works(plan, size, o.pool, x.dtype, x.device, part.stop - part.start)):
+        for i, level in enumerate(level_products(task, size, x.dtype, x.device, part.stop - part.start)):
             coeffs, target = shares(flat, part, level.shares), shares(output, part, level.shares)
             _read(coeffs[level.read], scale, shift, i, part, first)
             z = run(level.synthesis, first, second, first)
-            p = _pool(activate(contiguous(z, level.samples)), o)
+            p = _pool(activate(contiguous(z, level.samples)), task.pool)
             spare = second if z is first else first
             for rim in level.rims:
                 target[rim.place] = _shrink(rim.analysis, p, spare).view(rim.shape)
@@ -70,20 +50,20 @@ def nested_forward(
 
 
 def nested_backward(
-    gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
+    gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, task: Task
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
     axes = x.ndim - 2
     size = x.shape[:axes]
-    prepared = prepare(plan, size, o.pool, x.dtype, x.device)
+    factors = make_factors(task, size, x.dtype, x.device)
     flat, dy = x.flatten(axes), gradient.flatten(axes)
     dx = torch.zeros_like(flat)
-    scale, shift, inverse = statistics(x, weight, bias, prepared, o)
+    scale, shift, inverse = statistics(x, weight, bias, factors, task.eps)
     d_scale, d_shift = torch.empty_like(scale), torch.empty_like(scale)
-    samples = max(math.prod(step.shape) for step in prepared.steps)
+    samples = max(math.prod(level.grid) for level in task.levels)
     for part in pieces(flat, samples):
         first, second, third = workspace(flat, part, samples, 3)
-        for i, level in enumerate(works(plan, size, o.pool, x.dtype, x.device, part.stop - part.start)):
+        for i, level in enumerate(level_products(task, size, x.dtype, x.device, part.stop - part.start)):
             coeffs, above, below = (shares(t, part, level.shares) for t in (flat, dy, dx))
             coeffs, below = coeffs[level.read], below[level.read]
             _read(coeffs, scale, shift, i, part, first)
@@ -91,9 +71,9 @@ def nested_backward(
             spare = second if z is first else first
             for rim in level.rims:
                 rim.adjoint.write(above[rim.place], spare, third)
-            dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), o)
+            dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), task)
             dc = contiguous(run(level.adjoint, dp.contiguous(), second, first), level.coefficients)
-            if o.norm:
+            if task.norm:
                 mean = _mean(dc)
                 _row(d_shift, i, part, level.shares).copy_(mean)
                 mean.zero_()
@@ -102,23 +82,23 @@ def nested_backward(
                 below.addcmul_(dc, _everywhere(_row(scale, i, part, level.shares), axes))
             else:
                 below += dc
-    if not o.norm:
+    if not task.norm:
         return torch.unflatten(dx, -1, x.shape[axes:]), x.new_empty(0), x.new_empty(0)
     # scale = weight / sqrt(variance + eps), and a coefficient counts in the variance of every level that reads it
-    d_variance = -(d_scale * scale * inverse.square()).to(prepared.members.dtype)
-    dx.addcmul_(flat, (prepared.members.mT @ d_variance).view_as(dx).to(dx.dtype))
+    d_variance = -(d_scale * scale * inverse.square()).to(factors.members.dtype)
+    dx.addcmul_(flat, (factors.members.mT @ d_variance).view_as(dx).to(dx.dtype))
     dx[(0,) * axes] = 0  # the norm replaces the mean, whatever it was
-    d_weight = _per_level(d_scale * inverse, x, weight, prepared)
-    return torch.unflatten(dx, -1, x.shape[axes:]), d_weight, _per_level(d_shift, x, bias, prepared)
+    d_weight = _per_level(d_scale * inverse, x, weight, factors)
+    return torch.unflatten(dx, -1, x.shape[axes:]), d_weight, _per_level(d_shift, x, bias, factors)
 
 
-def _per_level(gradient: Tensor, x: Tensor, parameter: Tensor | None, prepared: Prepared) -> Tensor:
+def _per_level(gradient: Tensor, x: Tensor, parameter: Tensor | None, factors: Factors) -> Tensor:
     """Sum over the images, at the rows of the parameters that the levels used."""
     if parameter is None:
         return x.new_empty(0)
-    sums = torch.unflatten(gradient, -1, x.shape[-2:]).to(prepared.rows.dtype).sum(1)
+    sums = torch.unflatten(gradient, -1, x.shape[-2:]).to(factors.rows.dtype).sum(1)
     output = torch.zeros_like(parameter)
-    output[: len(prepared.rows)] = prepared.rows @ sums
+    output[: len(factors.rows)] = factors.rows @ sums
     return output
 
 
@@ -126,21 +106,21 @@ def statistics(
     x: Tensor,
     weight: Tensor | None,
     bias: Tensor | None,
-    prepared: Prepared,
-    o: Options,
+    factors: Factors,
+    eps: float | None,
     squares: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Scale and mean per level, image and channel, ``(levels, B * C)``, and the inverse standard deviation.
 
     ``squares`` are those of all coefficients but the mean, whose is zero; they are computed if not given.
     """
-    if not o.norm:
+    if eps is None:
         return (x.new_empty(0),) * 3
-    rows = prepared.rows
+    rows = factors.rows
     if squares is None:
         squares = x.to(rows.dtype).square()
         squares[(0,) * (x.ndim - 2)] = 0
-    inverse = torch.unflatten((level_sums(squares, prepared.within) + o.eps).rsqrt(), -1, x.shape[-2:])  # (L, B, C)
+    inverse = torch.unflatten((level_sums(squares, factors.within) + eps).rsqrt(), -1, x.shape[-2:])  # (L, B, C)
     scale, shift = inverse, torch.zeros_like(inverse)
     if weight is not None:
         scale = inverse * (rows.mT @ weight[: len(rows)].to(rows.dtype))[:, None]
@@ -196,26 +176,28 @@ def _shrink(products: Sequence[Product], source: Tensor, space: Tensor) -> Tenso
     return source
 
 
-def _pool(p: Tensor, o: Options) -> Tensor:
-    for axis in range(1, p.ndim - 1 if o.pool > 1 else 1):
-        windows = torch.unflatten(p, axis, (-1, o.pool))
-        p = windows.amax(axis + 1) if o.pool_kind == "max" else windows.mean(axis + 1)
+def _pool(p: Tensor, pool: Pooling) -> Tensor:
+    for axis in range(1, p.ndim - 1 if pool.window > 1 else 1):
+        windows = torch.unflatten(p, axis, (-1, pool.window))
+        p = windows.amax(axis + 1) if pool.kind == "max" else windows.mean(axis + 1)
     return p.contiguous()
 
 
-def _activation_adjoint(dp: Tensor, z: Tensor, o: Options) -> Tensor:
-    if o.pool == 1:
-        return BACKWARD[o.activation](dp, z)
-    stages = [FORWARD[o.activation](z.clone())]
+def _activation_adjoint(dp: Tensor, z: Tensor, task: Task) -> Tensor:
+    entry, window, average = ACTIVATIONS[task.activation], task.pool.window, task.pool.kind == "average"
+    assert entry.backward is not None
+    if window == 1:
+        return entry.backward(dp, z)
+    stages = [entry.function(z)]
     for axis in range(1, z.ndim - 2):
-        windows = torch.unflatten(stages[-1], axis, (-1, o.pool))
-        stages.append(windows.amax(axis + 1) if o.pool_kind == "max" else stages[0])
+        windows = torch.unflatten(stages[-1], axis, (-1, window))
+        stages.append(stages[0] if average else windows.amax(axis + 1))
     for axis in reversed(range(1, z.ndim - 1)):
-        if o.pool_kind == "average":
-            dp = dp.repeat_interleave(o.pool, axis) / o.pool
+        if average:
+            dp = dp.repeat_interleave(window, axis) / window
             continue
-        windows = torch.unflatten(stages[axis - 1], axis, (-1, o.pool))
+        windows = torch.unflatten(stages[axis - 1], axis, (-1, window))
         hit = windows == windows.amax(axis + 1, keepdim=True)
         share = dp.unsqueeze(axis + 1) / hit.sum(axis + 1, keepdim=True)  # equal samples share, as torch.amax does it
         dp = (hit * share).flatten(axis, axis + 1)
-    return BACKWARD[o.activation](dp, z)
+    return entry.backward(dp, z)

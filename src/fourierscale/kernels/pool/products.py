@@ -12,39 +12,28 @@ one small product per channel for all levels and windows together.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from fourierscale.functional.bands import Boundary, Box, frequencies
-from fourierscale.functional.constants import constant, forgotten_with_constants
-from fourierscale.functional.nested import PoolKind
+from fourierscale.functional.constants import constant, kept
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.plans import rim
+from fourierscale.kernels.layout import rim
+from fourierscale.kernels.pool.task import PoolTask
 from fourierscale.kernels.products import Block, chain, contiguous, pieces, share_count, shares, workspace
 
 
-def pool_forward(
-    x: Tensor,
-    boxes: Sequence[Box],
-    window: int,
-    cells: int,
-    kind: PoolKind,
-    boundary: Boundary = "circular",
-    with_places: bool = True,
-) -> tuple[Tensor, Tensor]:
+def pool_forward(x: Tensor, task: PoolTask) -> tuple[Tensor, Tensor]:
     """Pooled samples ``(B, levels, C * cells^2)``, and the place of each maximum ``(B * C, levels * cells^2)``.
 
     A place is ``row * n + column`` on the grid of ``n = window * cells`` samples per axis; without places there are
     none, ``(B * C, 0)``.
     """
-    n = window * cells
+    n, window, cells, levels = task.samples, task.window, task.cells, len(task.boxes)
     batch, channels = x.shape[2:]
     flat = x.flatten(2)
-    pooled = flat.new_empty(flat.shape[-1], len(boxes), cells, cells)
-    shape = pooled.shape if with_places and kind == "max" else (flat.shape[-1], 0)
+    pooled = flat.new_empty(flat.shape[-1], levels, cells, cells)
+    shape = pooled.shape if task.places else (flat.shape[-1], 0)
     places = torch.empty(shape, dtype=torch.int64, device=x.device)
     corner = torch.arange(0, n, window, device=x.device)
     for part in pieces(flat, n * n):
@@ -52,14 +41,14 @@ def pool_forward(
         count = share_count(part.stop - part.start, n * n, x.device)
         coeffs = shares(flat, part, count)
         z = contiguous(samples, (count, cells, window, cells, window, coeffs.shape[-1]))
-        rims = _rims(tuple(boxes), n, boundary, x.dtype, x.device, count, coeffs.shape[-1])
+        rims = _rims(task.boxes, n, task.boundary, x.dtype, x.device, count, coeffs.shape[-1])
         for i, blocks in enumerate(rims):
             for block in blocks:
                 block.write(coeffs[block.place], space, samples)
-            if kind == "average":
+            if task.kind == "average":
                 pooled[part, i] = _joined(z.mean((2, 4)))
                 continue
-            if not with_places:
+            if not task.places:
                 pooled[part, i] = _joined(z.amax(4).amax(2))
                 continue
             # The largest of each row of each window, then the row of the largest of those, then its column: torch
@@ -70,12 +59,11 @@ def pool_forward(
             place = (row + corner[:, None, None]) * n + column + corner[:, None]
             pooled[part, i] = _joined(best)
             places[part, i] = _joined(place)
-    output = pooled.reshape(batch, channels, len(boxes), -1).transpose(1, 2).reshape(batch, len(boxes), -1)
+    output = pooled.reshape(batch, channels, levels, -1).transpose(1, 2).reshape(batch, levels, -1)
     return output, places.flatten(1)
 
 
-@forgotten_with_constants
-@functools.lru_cache(256)
+@kept
 def _rims(
     boxes: tuple[Box, ...],
     n: int,
@@ -110,45 +98,25 @@ def _joined(x: Tensor) -> Tensor:
     return x.movedim(-1, 1).flatten(0, 1)
 
 
-def pool_backward(
-    gradient: Tensor,
-    places: Tensor,
-    boxes: Sequence[Box],
-    window: int,
-    cells: int,
-    kind: PoolKind,
-    boundary: Boundary,
-    channels: int,
-) -> Tensor:
+def pool_backward(gradient: Tensor, places: Tensor, channels: int, task: PoolTask) -> Tensor:
     """Gradient of the coefficients, ``(n_1, n_2, B, C)``, from ``(B, levels, C * cells^2)``."""
-    n, levels = window * cells, len(boxes)
+    n, cells, levels = task.samples, task.cells, len(task.boxes)
     batch = gradient.shape[0]
     g = gradient.reshape(batch, levels, channels, cells**2).transpose(1, 2).reshape(-1, levels * cells**2)
-    like = boundary, gradient.dtype, gradient.device
-    if kind == "max":
-        waves = [_waves(n, [box[axis] for box in boxes], *like) for axis in range(2)]
+    every = [
+        level_waves(n, task.boundary, *(box[axis] for box in task.boxes), gradient.dtype, gradient.device)
+        for axis in range(2)
+    ]  # (levels, n, m)
+    if task.kind == "max":
         level = torch.arange(levels * cells**2, device=gradient.device) // cells**2
-        first = waves[0][level, places // n] * g[..., None]  # (Q, levels * cells^2, n_1)
-        second = waves[1][level, places % n]
+        first = every[0][level, places // n] * g[..., None]  # (Q, levels * cells^2, n_1)
+        second = every[1][level, places % n]
     else:
-        means = [
-            _window_means(n, [box[axis] for box in boxes], cells, *like) for axis in range(2)
-        ]  # (levels, cells, m)
+        means = [torch.unflatten(waves, 1, (cells, -1)).mean(2) for waves in every]  # (levels, cells, m)
         first = means[0].repeat_interleave(cells, 1).flatten(0, 1) * g[..., None]
         second = means[1].repeat(1, cells, 1).flatten(0, 1).expand(len(g), -1, -1)
     dx = first.mT @ second  # (Q, n_1, n_2)
     return torch.unflatten(dx.permute(1, 2, 0).contiguous(), -1, (batch, channels))
-
-
-def _waves(n: int, bands: list[int], boundary: Boundary, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The basis at each sample, zero beyond each level's band, ``(levels, n, m)``."""
-    return level_waves(n, boundary, *bands, dtype, device)
-
-
-def _window_means(
-    n: int, bands: list[int], cells: int, boundary: Boundary, dtype: torch.dtype, device: torch.device
-) -> Tensor:
-    return torch.unflatten(_waves(n, bands, boundary, dtype, device), 1, (cells, -1)).mean(2)
 
 
 @constant

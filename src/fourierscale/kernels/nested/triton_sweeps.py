@@ -1,69 +1,14 @@
-"""The sweeps of :mod:`fourierscale.kernels.gpu.common_grid` through tiles of 32 x 32 samples, in plain float32.
+"""The sweeps of :mod:`.triton_common_grid` through tiles of 32 x 32 samples, in plain float32.
 
-A sweep is the work of one warp on one image and channel, from coarse to fine and back. A thread has a patch of four
-rows and twice four columns of the samples ``Z (32, 32)``, held as ``(4, 4, threads, 2)``: an outer product then needs
-few loads, and a sum along rows or columns few exchanges. What is read and what is written share their lines.
-
-Edges ``(tiles, side lines, side)`` hold a row or a column of the coefficients per line, from line 1 on: a level then
-begins with an even line and has an even number of them. Line 0 is zero.
-
-Patches and :func:`update` are also those of :mod:`.head`, which has larger tiles as well.
+A sweep is the work of one warp on one image and channel, from coarse to fine and back, in the patches of
+:mod:`fourierscale.kernels.triton_patches`. What is read and what is written share their lines.
 """
 
 import triton
 import triton.language as tl
 
-from fourierscale.kernels.gpu.shared import activate, derivative
-
-
-@triton.jit
-def patch(SIDE: tl.constexpr, POOL: tl.constexpr):
-    """Rows ``(4, 1, threads, 1)`` and columns ``(1, 4, threads, 2)`` of each thread's samples, pooled or not."""
-    EACH: tl.constexpr = 4 // POOL
-    ACROSS: tl.constexpr = SIDE // 8
-    thread = tl.arange(0, SIDE * SIDE // 32)[None, None, :, None]
-    i = (thread // ACROSS) * EACH + tl.arange(0, EACH)[:, None, None, None]
-    j = (thread % ACROSS) * EACH + tl.arange(0, EACH)[None, :, None, None]
-    return i, j + tl.arange(0, 2)[None, None, None, :] * (SIDE // POOL // 2)
-
-
-@triton.jit
-def zeros(SIDE: tl.constexpr, POOL: tl.constexpr):
-    return tl.zeros((4 // POOL, 4 // POOL, SIDE * SIDE // 32, 2), tl.float32)
-
-
-@triton.jit
-def rim(table, level):
-    """First and last-plus-one row and column of a level's rim."""
-    at = table + level * 5
-    return tl.load(at + 1), tl.load(at + 3), tl.load(at + 2), tl.load(at + 4)
-
-
-@triton.jit
-def _two(pointer, k, line, SIDE: tl.constexpr):
-    """Two lines."""
-    at = pointer + line * SIDE + k
-    return tl.load(at), tl.load(at + SIDE)
-
-
-@triton.jit
-def update(z, rows, columns, basis, table, level, SIGN: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr):
-    """Add the outer products of a level to the samples, or take them away."""
-    r, r_end, c, c_end = rim(table, level)
-    i, j = patch(SIDE, POOL)
-    while r < r_end:
-        b, b_next = _two(basis, i, r, SIDE)
-        u, u_next = _two(rows, j, r, SIDE)
-        z += (SIGN * b) * u
-        z += (SIGN * b_next) * u_next
-        r += 2
-    while c < c_end:
-        a, a_next = _two(basis + SIDE * SIDE, j, c, SIDE)
-        v, v_next = _two(columns, i, c, SIDE)
-        z += (SIGN * v) * a
-        z += (SIGN * v_next) * a_next
-        c += 2
-    return z
+from fourierscale.kernels.triton_launch import activate, derivative
+from fourierscale.kernels.triton_patches import patch, rim, two, update, zeros
 
 
 @triton.jit
@@ -72,15 +17,15 @@ def _measure(z, along, beside, rows, columns, basis, table, level):
     r, r_end, c, c_end = rim(table, level)
     i, j = patch(32, 1)
     while r < r_end:
-        b, b_next = _two(basis, i, r, 32)
-        u, u_next = _two(rows, j, r, 32)
+        b, b_next = two(basis, i, r, 32)
+        u, u_next = two(rows, j, r, 32)
         z += b * u
         z += b_next * u_next
         along += u * u + u_next * u_next
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + 32 * 32, j, c, 32)
-        v, v_next = _two(columns, i, c, 32)
+        a, a_next = two(basis + 32 * 32, j, c, 32)
+        v, v_next = two(columns, i, c, 32)
         z += v * a
         z += v_next * a_next
         beside += v * v + v_next * v_next
@@ -108,13 +53,13 @@ def _project(p, rows, columns, basis, table, level, POOL: tl.constexpr):
     i_to = (thread[None, :] // 4) * EACH + tl.arange(0, EACH)[:, None]
     first_row, first_column = thread[None, :, None] < 4, thread[None, :] % 4 == 0
     while r < r_end:
-        b, b_next = _two(basis, i, r, 32)
+        b, b_next = two(basis, i, r, 32)
         to = rows + r * 32 + j_to
         tl.store(to, _over_rows(p * b, EACH), mask=first_row)
         tl.store(to + 32, _over_rows(p * b_next, EACH), mask=first_row)
         r += 2
     while c < c_end:
-        a, a_next = _two(basis + 32 * 32, j, c, 32)
+        a, a_next = two(basis + 32 * 32, j, c, 32)
         to = columns + c * 32 + i_to
         tl.store(to, _over_columns(p * a, EACH), mask=first_column)
         tl.store(to + 32, _over_columns(p * a_next, EACH), mask=first_column)

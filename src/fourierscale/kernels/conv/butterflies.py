@@ -1,7 +1,7 @@
 r"""Between cosines and sines and complex coefficients on half of the frequencies, by sums and differences alone.
 
-Features lie frequency first, ``(n_1, ..., n_d, B, C)``. :mod:`fourierscale.kernels.gpu.butterflies` does the same in
-Triton, for images.
+Features lie frequency first, ``(n_1, ..., n_d, B, C)``. :mod:`.triton_mix` does the same in Triton, for
+images.
 """
 
 from __future__ import annotations

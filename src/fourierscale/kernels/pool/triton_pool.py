@@ -1,13 +1,11 @@
 """The head on a common grid in Triton: largest samples of the windows of every level, and their places.
 
 A tile, one image and channel, has a side of 32, 64 or 128 samples in ``side^2 / 1024`` warps, in the patches of
-:mod:`.sweeps`. The arithmetic is plain float32, so that the places of the largest samples are found as exactly as they
-can be. See :mod:`fourierscale.kernels.pooling` for the definition.
+:mod:`fourierscale.kernels.triton_patches`. The arithmetic is plain float32, so that the places of the largest samples
+are found as exactly as they can be.
 """
 
 from __future__ import annotations
-
-import functools
 
 import torch
 import triton
@@ -15,23 +13,22 @@ import triton.language as tl
 from torch import Tensor
 
 from fourierscale.functional.bands import Box
-from fourierscale.functional.constants import forgotten_with_constants
-from fourierscale.functional.nested import Level
-from fourierscale.kernels.gpu.common_grid import side_for
-from fourierscale.kernels.gpu.edges import BLOCK, Frame, make_frame, pieces, prepare
-from fourierscale.kernels.gpu.shared import on_its_device
-from fourierscale.kernels.gpu.sweeps import patch, rim, update, zeros
+from fourierscale.functional.constants import kept
+from fourierscale.kernels.pool.task import PoolTask
+from fourierscale.kernels.triton_edges import BLOCK, Frame, edge_pieces, make_frame, side_of, write_edges
+from fourierscale.kernels.triton_launch import on_its_device
+from fourierscale.kernels.triton_patches import patch, rim, update, zeros
 
 
 @on_its_device
-def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> tuple[Tensor, Tensor]:
-    """Largest samples of the windows of every level, and their places; see :mod:`fourierscale.kernels.pooling`."""
-    frame = _frame(boxes, window * cells, x.device)
-    levels, (batch, channels) = len(boxes), x.shape[2:]
+def pool_forward(x: Tensor, task: PoolTask) -> tuple[Tensor, Tensor]:
+    """Largest samples of the windows of every level, and their places if they are wanted; see :mod:`.products`."""
+    frame = _frame(task.boxes, task.samples, x.device)
+    levels, cells, (batch, channels) = len(task.boxes), task.cells, x.shape[2:]
     pooled = x.new_empty(batch, levels, channels * cells**2)
     places = torch.empty(batch * channels, levels * cells**2, dtype=torch.int64, device=x.device)
-    for part, edges in pieces(x, frame.side, 1):
-        prepare(x, edges, part, frame, False)
+    for part, edges in edge_pieces(x, frame.side, 1):
+        write_edges(x, edges, part, frame, False)
         sweep_pool_kernel[(len(part),)](
             edges,
             pooled,
@@ -42,32 +39,29 @@ def pool_forward(x: Tensor, boxes: tuple[Box, ...], window: int, cells: int) -> 
             part.start,
             edges.stride(0),
             channels,
-            WINDOW=window,
+            WINDOW=task.window,
             CELLS=cells,
             SIDE=frame.side,
             num_warps=_warps(frame.side),
         )
-    return pooled, places
+    return pooled, places if task.places else places[:, :0].clone()
 
 
 @on_its_device
-def pool_backward(
-    gradient: Tensor, places: Tensor, boxes: tuple[Box, ...], window: int, cells: int, channels: int
-) -> Tensor:
+def pool_backward(gradient: Tensor, places: Tensor, channels: int, task: PoolTask) -> Tensor:
     """Gradient of the coefficients, ``(n_1, n_2, B, C)``."""
-    n = window * cells
-    frame = _frame(boxes, n, gradient.device)
+    frame = _frame(task.boxes, task.samples, gradient.device)
     tiles = torch.empty(len(places), frame.side, frame.side, dtype=torch.float32, device=gradient.device)
     unpool_kernel[(len(places),)](
         gradient,
         places,
         tiles,
-        _samples(boxes, n, gradient.device),
+        _samples(task.boxes, task.samples, gradient.device),
         frame.table,
-        len(boxes),
-        n,
+        len(task.boxes),
+        task.samples,
         channels,
-        CELLS=cells,
+        CELLS=task.cells,
         SIDE=frame.side,
         num_warps=_warps(frame.side),
     )
@@ -81,16 +75,13 @@ def _warps(side: int) -> int:
     return side * side // BLOCK**2
 
 
-@forgotten_with_constants
-@functools.lru_cache(64)
+@kept
 def _frame(boxes: tuple[Box, ...], n: int, device: torch.device) -> Frame:
-    side = side_for(tuple(Level(i, box, box, (n, n)) for i, box in enumerate(boxes)))
-    assert side is not None
-    return make_frame(list(range(len(boxes))), boxes, (n, n), triton.next_power_of_2(side), device)
+    side = triton.next_power_of_2(side_of((n, n), boxes[-1]))
+    return make_frame(list(range(len(boxes))), boxes, (n, n), side, device)
 
 
-@forgotten_with_constants
-@functools.lru_cache(64)
+@kept
 def _samples(boxes: tuple[Box, ...], n: int, device: torch.device) -> Tensor:
     """The basis at each sample, ``(2, samples, lines)``."""
     return _frame(boxes, n, device).basis.mT.contiguous()

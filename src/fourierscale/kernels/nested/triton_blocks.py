@@ -1,4 +1,4 @@
-r"""The sweeps of :mod:`fourierscale.kernels.gpu.common_grid`, from coarse to fine and back, on tensor cores.
+r"""The sweeps of :mod:`.triton_common_grid`, from coarse to fine and back, on tensor cores.
 
 A program is one warp. It has one image and channel and a strip of 32 rows of samples, which it takes in blocks of 32
 columns, each through all levels. With lines :math:`b`, :math:`U`, :math:`V`, :math:`a` cut to the block, a level is
@@ -18,13 +18,13 @@ result, and take from it row :math:`g` and columns :math:`t`, :math:`t + 4` of e
 
 With a pooling of two, ``4`` is ``2`` on the pooled side, and a window lies within a thread.
 
-Edges ``(tiles, side lines, side)`` hold a row or a column of the coefficients per line, from line 1 on. Line 0 is zero.
+Edges ``(tiles, side lines, side)`` are those of :mod:`fourierscale.kernels.triton_edges`.
 """
 
 import triton
 import triton.language as tl
 
-from fourierscale.kernels.gpu.shared import activate, derivative
+from fourierscale.kernels.triton_launch import activate, derivative
 
 
 @triton.jit

@@ -12,8 +12,8 @@ specification, in any precision.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import triton
@@ -21,25 +21,15 @@ import triton.language as tl
 from torch import Tensor
 
 from fourierscale.functional.bands import Box, grids
-from fourierscale.functional.constants import forgotten_with_constants
+from fourierscale.functional.constants import kept
 from fourierscale.functional.nested import Level
 from fourierscale.functional.transform import synthesis_matrix
-from fourierscale.kernels.gpu.shared import (
-    CODES,
-    activate,
-    derivative,
-    on_its_device,
-    parameter_rows,
-    precision,
-    product,
-)
-from fourierscale.kernels.plans import Options
+from fourierscale.kernels.nested.activations import ACTIVATIONS, triton_code
+from fourierscale.kernels.nested.task import Task
+from fourierscale.kernels.triton_launch import activate, derivative, on_its_device, parameter_rows, precision, product
 
-LAUNCH: dict[str, dict[str, int]] = {
-    "forward": {"TILES": 4, "num_warps": 4},
-    "backward": {"TILES": 4, "num_warps": 4},
-}
-"""Tiles per program and warps; measured by ``fourierscale bench``."""
+TILES = 4
+"""Images and channels, times each other, in a program of four warps."""
 
 
 @triton.jit
@@ -200,7 +190,6 @@ def _forward(
 def _backward_levels(
     dy_ptr,
     x_ptr,
-    dx_ptr,
     d_scale,
     d_shift,
     weight,
@@ -284,7 +273,6 @@ def _backward(
         total = _backward_levels(
             dy_ptr,
             x_ptr,
-            dx_ptr,
             d_scale,
             d_shift,
             weight,
@@ -312,7 +300,6 @@ def _backward(
         total = _backward_levels(
             dy_ptr,
             x_ptr,
-            dx_ptr,
             d_scale,
             d_shift,
             weight,
@@ -340,102 +327,72 @@ def _backward(
 
 
 @on_its_device
-def nested_forward(
-    x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
-) -> Tensor:
+def nested_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: Task) -> Tensor:
     """Value of the nested activation, ``(n_1, n_2, B, C)`` to the same shape."""
     y = torch.empty_like(x)
-    small, large, table, middle = _constants(plan, x.device)
-    count = x[0, 0].numel()
-    launch = LAUNCH["forward"]
-    _forward[(triton.cdiv(count, launch["TILES"]),)](
-        x,
-        y,
-        *_affine(x, weight, bias),
-        small,
-        large,
-        table,
-        middle,
-        len(plan),
-        x.shape[1],
-        o.eps,
-        count,
-        x.shape[-1],
-        NORM=o.norm,
-        AFFINE=weight is not None,
-        CODE=CODES[o.activation],
-        PRECISION=precision(x),
-        **launch,
+    count, options = x[0, 0].numel(), _options(x, weight, task)
+    _forward[(triton.cdiv(count, TILES),)](
+        x, y, *_parameters(x, weight, bias, task), x.shape[1], task.eps or 0.0, count, x.shape[-1], **options
     )
     return y
 
 
 @on_its_device
 def nested_backward(
-    gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, plan: tuple[Level, ...], o: Options
+    gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, task: Task
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of the input, of ``weight`` and of ``bias`` (empty where there is none)."""
-    dx = torch.empty_like(x)
-    small, large, table, middle = _constants(plan, x.device)
-    batch, channels = x.shape[2:]
-    count = batch * channels
-    sums = torch.empty(2, len(plan), count, dtype=torch.float32, device=x.device)
-    launch = LAUNCH["backward"]
-    _backward[(triton.cdiv(count, launch["TILES"]),)](
-        gradient,
-        x,
-        dx,
-        sums[0],
-        sums[1],
-        *_affine(x, weight, bias),
-        small,
-        large,
-        table,
-        middle,
-        len(plan),
-        x.shape[0],
-        x.shape[1],
-        o.eps,
-        count,
-        channels,
-        NORM=o.norm,
-        AFFINE=weight is not None,
-        CODE=CODES[o.activation],
-        PRECISION=precision(x),
-        **launch,
+    dx, count, channels = torch.empty_like(x), x[0, 0].numel(), x.shape[-1]
+    sums = torch.empty(2, len(task.levels), count, dtype=torch.float32, device=x.device)
+    given, options = _parameters(x, weight, bias, task), _options(x, weight, task)
+    _backward[(triton.cdiv(count, TILES),)](
+        gradient, x, dx, *sums, *given, *x.shape[:2], task.eps or 0.0, count, channels, **options
     )
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)
-    per_level = sums.unflatten(-1, (batch, channels)).sum(2)  # (2, levels, C)
-    rows = parameter_rows(plan, len(weight), x.device)
+    per_level = sums.unflatten(-1, x.shape[2:]).sum(2)  # (2, levels, C)
+    rows = parameter_rows(tuple(level.index for level in task.levels), len(weight), x.device)
     return dx, (rows @ per_level[0]).to(weight.dtype), (rows @ per_level[1]).to(bias.dtype)
 
 
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
-    return (x, x) if weight is None or bias is None else (weight, bias)
+def _parameters(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: Task) -> tuple[Any, ...]:
+    """What both kernels are given: parameters, matrices, the table, and how many levels are small, and are there."""
+    affine = (x, x) if weight is None or bias is None else (weight, bias)
+    return *affine, *_constants(task, x.device), len(task.levels)
 
 
-@forgotten_with_constants
-@functools.lru_cache(1024)
-def _constants(plan: tuple[Level, ...], device: torch.device) -> tuple[Tensor, Tensor, Tensor, int]:
+def _options(x: Tensor, weight: Tensor | None, task: Task) -> dict[str, Any]:
+    code = ACTIVATIONS[task.activation].triton
+    assert code is not None
+    return {
+        "NORM": task.norm,
+        "AFFINE": weight is not None,
+        "CODE": triton_code(code),
+        "PRECISION": precision(x),
+        "TILES": TILES,
+        "num_warps": 4,
+    }
+
+
+@kept
+def _constants(task: Task, device: torch.device) -> tuple[Tensor, Tensor, Tensor, int]:
     """Matrices of the levels with tiles of 16 and of 32, the table of levels, and how many are small."""
+    plan = task.levels
     middle = sum(max(*level.grid, *grids(level.reads)) <= 16 for level in plan)
     table: list[list[int]] = []
     inside: Box = (0, 0)
     for level in plan:
         table.append([level.index, *grids(level.reads), *inside, level.grid[0] * level.grid[1]])
         inside = grids(level.writes)
-    small = _stack([level.grid for level in plan[:middle]], [level.reads for level in plan[:middle]], 16)
-    large = _stack([level.grid for level in plan[middle:]], [level.reads for level in plan[middle:]], 32)
     numbers = torch.tensor(table, dtype=torch.int32)
-    return small.to(device), large.to(device), numbers.to(device), middle
+    return _stack(plan[:middle], 16).to(device), _stack(plan[middle:], 32).to(device), numbers.to(device), middle
 
 
-def _stack(sizes: Sequence[Box], boxes: Sequence[Box], side: int) -> Tensor:
+def _stack(plan: Sequence[Level], side: int) -> Tensor:
     """Bases of levels and axes, padded with zeros, ``(levels, 2, side, side)``."""
-    padded = torch.zeros(max(1, len(sizes)), 2, side, side)
-    for level, (size, box) in enumerate(zip(sizes, boxes, strict=True)):
+    padded = torch.zeros(max(1, len(plan)), 2, side, side)
+    for i, level in enumerate(plan):
         for axis in range(2):
-            matrix = synthesis_matrix(size[axis], box[axis], torch.float32, torch.device("cpu"))
-            padded[level, axis, : matrix.shape[0], : matrix.shape[1]] = matrix
+            matrix = synthesis_matrix(level.grid[axis], level.reads[axis], torch.float32, torch.device("cpu"))
+            padded[i, axis, : matrix.shape[0], : matrix.shape[1]] = matrix
     return padded

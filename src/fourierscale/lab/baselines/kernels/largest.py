@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fourierscale.kernels.gpu.shared import on_its_device
+from fourierscale.kernels.triton_launch import on_its_device
 
 BLOCK = 1024
 

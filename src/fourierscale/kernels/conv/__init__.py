@@ -1,0 +1,1 @@
+"""The Fourier layers: one product of channels per frequency."""

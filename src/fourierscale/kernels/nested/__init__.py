@@ -1,0 +1,1 @@
+"""The nested activation: norm, activation and pooling of every level."""
