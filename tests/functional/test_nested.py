@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from fourierscale import Levels
 from fourierscale.functional import (
+    InstanceNorm,
     analyze,
     band,
     bands,
@@ -52,7 +53,7 @@ def test_instance_norm_gives_each_level_mean_zero_and_variance_one():
         seen.append(x)
         return x
 
-    nested_activation(coeffs, [5, 9, 15], look, norm=True, eps=0.0)
+    nested_activation(coeffs, [5, 9, 15], look, norm=InstanceNorm(eps=0.0))
     assert [x.shape[-1] for x in seen] == [15, 9, 5]
     for x in seen:
         torch.testing.assert_close(x.mean((-2, -1)), torch.zeros(2, 3, dtype=torch.float64))
@@ -62,7 +63,7 @@ def test_instance_norm_gives_each_level_mean_zero_and_variance_one():
 def test_instance_norm_agrees_with_torchs_on_the_samples_of_a_level():
     coeffs = torch.randn(2, 3, 9, 9)
     weight, bias = torch.rand(1, 3), torch.rand(1, 3)
-    ours = nested_activation(coeffs, [9], torch.relu, norm=True, weight=weight, bias=bias)
+    ours = nested_activation(coeffs, [9], torch.relu, norm=InstanceNorm(weight, bias))
     samples = torch.nn.functional.instance_norm(synthesize(coeffs, 9), weight=weight[0], bias=bias[0])
     torch.testing.assert_close(ours, analyze(torch.relu(samples)), atol=1e-5, rtol=1e-5)
 
@@ -71,7 +72,7 @@ def test_a_large_mean_does_not_spoil_the_variance():
     coeffs = torch.randn(1, 1, 9, 9)
     shifted = coeffs.clone()
     shifted[..., 0, 0] += 1e4
-    a, b = (nested_activation(c, [5, 9], torch.nn.functional.silu, norm=True) for c in (coeffs, shifted))
+    a, b = (nested_activation(c, [5, 9], torch.nn.functional.silu, norm=InstanceNorm()) for c in (coeffs, shifted))
     torch.testing.assert_close(a, b, atol=0.02, rtol=0.02)  # limited by the samples of the shifted image
 
 
@@ -80,9 +81,9 @@ def test_parameters_belong_to_the_level():
     coeffs = torch.randn(1, 1, 15, 15, dtype=torch.float64)
     weight = torch.ones(3, 1, dtype=torch.float64)
     bias = torch.zeros(3, 1, dtype=torch.float64)
-    base = nested_activation(coeffs, levels, torch.relu, norm=True, weight=weight, bias=bias)
+    base = nested_activation(coeffs, levels, torch.relu, norm=InstanceNorm(weight, bias))
     bias[1] = 0.3
-    changed = nested_activation(coeffs, levels, torch.relu, norm=True, weight=weight, bias=bias)
+    changed = nested_activation(coeffs, levels, torch.relu, norm=InstanceNorm(weight, bias))
     difference = (changed - base)[0, 0]
     assert difference[:5, :5].abs().max() == 0
     assert difference[:9, :9].abs().max() > 0.01
@@ -191,7 +192,7 @@ def test_gradcheck_of_the_nested_functions(axes):
     bias = torch.rand(2, 2, dtype=torch.float64, requires_grad=True)
 
     def activate(c, w, b):
-        return nested_activation(c, [3, 5], torch.nn.functional.silu, axes=axes, norm=True, weight=w, bias=b)
+        return nested_activation(c, [3, 5], torch.nn.functional.silu, axes=axes, norm=InstanceNorm(w, b))
 
     # fast mode compares along random directions: all of the Jacobian of 3 axes would take minutes
     assert torch.autograd.gradcheck(activate, (coeffs, weight, bias), fast_mode=axes == 3)

@@ -100,7 +100,11 @@ CASES = {
         "pool",
     ),
     "residual of other channels": (lambda: ScaleResidual(conv)(x), ValueError, "the body gives 4 channels"),
-    "no channel axis": (lambda: F.nested_activation(x[0, 0], [5], torch.relu, norm=True), ValueError, "channel axis"),
+    "no channel axis": (
+        lambda: F.nested_activation(x[0, 0], [5], torch.relu, norm=F.InstanceNorm()),
+        ValueError,
+        "channel axis",
+    ),
     "no input": (lambda: F.nested_map([], [5], lambda level: x), ValueError, "at least one input"),
 }
 

@@ -141,7 +141,7 @@ def size_matrix(n: int, reach: int, enlarge: str, boundary: Boundary = "circular
 def freeze(model: nn.Module, image: Tensor) -> nn.Module:
     """A copy in which Fourier layers hold the spectra of their kernels as constants, for images of this size.
 
-    A spectrum that is too large for a layer to keep (``kernels.conv.spectra.ENTRIES_KEPT``) is left to be made at each call.
+    A spectrum that is too large for a layer to keep (``ENTRIES_KEPT``) is left to be made at each call.
     """
     model = copy.deepcopy(model)
     sizes = _layer_sizes(model, image)

@@ -57,9 +57,6 @@ def _chosen() -> Backend:
     return _block.get() or _everywhere
 
 
-_chosen._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
     """Choose the implementation within a ``with`` block, for the thread or task that runs it and no other.
@@ -125,3 +122,8 @@ def _has_triton() -> bool:
 def _is_transformed() -> bool:
     """Whether a transform of ``torch.func`` is at work: those need plain operators."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# Constants of a graph that torch.compile makes, which would not know what they give.
+_chosen._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_is_transformed._dynamo_marked_constant = True  # type: ignore[attr-defined]

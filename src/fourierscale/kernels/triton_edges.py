@@ -10,6 +10,7 @@ In the kernels a program has a row or a column of many tiles. ``WIDTH`` is a pow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -67,7 +68,7 @@ class Frame(NamedTuple):
 
 def side_of(grid: Box, box: Box) -> int:
     """The smallest side whose lines hold the samples of a grid and the coefficients of a band, behind line 0."""
-    return BLOCK * triton.cdiv(max(*grid, *(1 + n for n in grids(box))), BLOCK)
+    return BLOCK * math.ceil(max(*grid, *(1 + n for n in grids(box))) / BLOCK)
 
 
 def make_frame(rows: list[int], boxes: tuple[Box, ...], grid: Box, side: int, device: torch.device) -> Frame:

@@ -52,7 +52,10 @@ def local_conv(
 def spectrum_conv(coeffs: Tensor, spectrum: Tensor) -> Tensor:
     """Convolution with a kernel given by its spectrum; see :func:`fourierscale.functional.fourier_conv`."""
     image = spectrum.ndim == 4
-    return _by_spectrum(coeffs, spectrum, implementation(coeffs, fused=image, plain=image))
+    engine: str = implementation(coeffs, fused=image, plain=image)
+    if engine in ("gemm", "triton") and torch.compiler.is_compiling():
+        engine = "plain" if image else "torch"  # the compiler cannot follow how butterflies write the kernel
+    return _by_spectrum(coeffs, spectrum, engine)
 
 
 def _by_spectrum(coeffs: Tensor, spectrum: Tensor, engine: str) -> Tensor:

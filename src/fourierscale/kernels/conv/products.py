@@ -2,7 +2,7 @@ r"""Fourier layers as a few large products: the fast twin of :func:`fourierscale
 
 Features are taken **frequency first**, ``(n_1, ..., n_d, B, C)`` in memory: a frequency is a matrix ``(B, C)``, nothing
 has to be permuted. Cosine and sine coefficients become complex ones on half of the frequencies by sums and differences
-alone (:mod:`.butterflies`, a matrix :math:`T` of zeros and :math:`\pm1`); the factors belong to the kernel. The layer is
+alone (:mod:`.butterflies`, a matrix :math:`T` of zeros and :math:`\pm1`); factors belong to the kernel. The layer is
 
 .. math:: y = T^\top M_K \, T x, \qquad (M_K h)[p] = h[p] \, \overline{K[p]} \, 2^{-\#\{a < d \,:\, p_a \neq 0\}}
 

@@ -52,7 +52,7 @@ class Spectra:
         return self
 
     def get(self, size: tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:
-        """The spectrum of a size, made if it is not there; so many are kept that :data:`ENTRIES_KEPT` is not exceeded."""
+        """The spectrum of a size, made if it is not there; at most :data:`ENTRIES_KEPT` numbers are kept."""
         if size in self._by_size:
             return self._by_size[size]
         spectrum = make()

@@ -92,8 +92,8 @@ def activate_backward(
 def _(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, task: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    empty = (x.new_empty(0) if t is None else torch.empty_like(t) for t in (weight, bias))
-    return torch.empty_like(x), *empty
+    d_weight, d_bias = (x.new_empty(0) if t is None else torch.empty_like(t) for t in (weight, bias))
+    return torch.empty_like(x), d_weight, d_bias
 
 
 def _engine(task: str) -> Any:

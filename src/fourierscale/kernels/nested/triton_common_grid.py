@@ -19,10 +19,10 @@ The backward pass is ``write_edges`` of both the coefficients and the gradient, 
 levels and then goes from fine to coarse, taking each level's part away again, and ``read_edges``.
 
 There are two kinds of sweeps, because neither is good at the other's sizes. Where a tile is one block of 32 x 32
-samples, :mod:`.triton_sweeps`: one warp has all of it, in plain float32 arithmetic, takes the variances from the edges and
-overwrites these. Where it is larger, :mod:`.triton_blocks`: a warp has a strip of it, on tensor cores. On an H200 a training
-step of the network for MNIST (28 pixels, rims of two lines, of which tensor cores would take eight) needs 4.8 ms in
-TF32 with the first kind and 5.8 ms with the second; one of the network for STL-10 (96 pixels) 125 and 57 ms.
+samples, :mod:`.triton_sweeps`: one warp has all of it, in plain float32 arithmetic, takes the variances from the edges
+and overwrites these. Where it is larger, :mod:`.triton_blocks`: a warp has a strip of it, on tensor cores. On an H200
+a training step of the network for MNIST (28 pixels, rims of two lines, of which tensor cores would take eight) needs
+4.8 ms in TF32 with the first kind and 5.8 ms with the second; one of the network for STL-10 (96 pixels) 125 and 57 ms.
 """
 
 from __future__ import annotations

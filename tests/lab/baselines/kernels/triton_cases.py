@@ -1,4 +1,4 @@
-"""Compare the Triton kernels of the baselines with torch in float64; run by ``test_gpu_kernels.py``."""
+"""Compare the Triton kernels of the baselines with torch in float64; run by ``test_triton.py``."""
 
 import copy
 import sys

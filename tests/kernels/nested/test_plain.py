@@ -7,64 +7,42 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fourierscale import functional as F
-from fourierscale.functional import Levels
-from fourierscale.functional.nested import ACTIVATIONS, plan_levels
-from fourierscale.kernels import plain
-from fourierscale.kernels.layers import channel_first, frequency_first
-from fourierscale.kernels.plans import Options
+from fourierscale import kernels
+from fourierscale.functional import InstanceNorm, Levels, Pooling
+from fourierscale.kernels.layout import channel_first, frequency_first
+from fourierscale.kernels.nested import plain
+from fourierscale.kernels.nested.task import Task
 from fourierscale.nn import LocalFourierConv1d, LocalFourierConv2d, ScaleActivation1d, ScaleActivation2d
 
 odd = st.integers(0, 5).map(lambda k: 2 * k + 1)
-
-
-def through(function, x, *arguments):
-    return channel_first(function(frequency_first(x, 2), *arguments), x.shape[:-3])
-
-
-@given(odd, odd, st.integers(1, 3), st.integers(0, 99))
-def test_mixing_is_the_convolution_of_the_specification(rows, columns, batch, seed):
-    torch.manual_seed(seed)
-    x = torch.randn(batch, 3, rows, columns, dtype=torch.float64)
-    spectrum = torch.randn(4, 3, rows, columns, dtype=torch.float64)
-    torch.testing.assert_close(through(plain.fourier_conv, x, spectrum), F.fourier_conv(x, spectrum))
 
 
 @given(
     st.lists(st.integers(3, 12), min_size=1, max_size=4, unique=True).map(sorted),
     odd,
     odd,
-    st.sampled_from(sorted(ACTIVATIONS)),
+    st.sampled_from(sorted(kernels.ACTIVATIONS)),
     st.booleans(),
     st.sampled_from([(1, "max"), (2, "max"), (3, "average")]),
     st.sampled_from([("level", 1.0), ("common", 1.0), ("level", 1.5)]),
 )
 def test_nested_activation_is_that_of_the_specification(levels, rows, columns, name, norm, pooling, sampling):
     x = torch.randn(2, 3, rows, columns, dtype=torch.float64)
-    affine = torch.randn(2, len(Levels(levels)), 3, dtype=torch.float64) if norm else (None, None)
-    (pool, kind), (grid, oversample) = pooling, sampling
-    plan = plan_levels(Levels(levels), F.bands((rows, columns)), pool=pool, grid=grid, oversample=oversample)
+    affine = tuple(torch.randn(2, len(Levels(levels)), 3, dtype=torch.float64)) if norm else (None, None)
+    pool, (grid, oversample) = Pooling(*pooling), sampling
+    plan = F.plan_levels(Levels(levels), F.bands((rows, columns)), pool=pool.window, grid=grid, oversample=oversample)
     expected = F.nested_activation(
         x,
         levels,
-        ACTIVATIONS[name],
-        weight=affine[0],
-        bias=affine[1],
-        norm=norm,
+        kernels.ACTIVATIONS[name].function,
+        norm=InstanceNorm(*affine) if norm else None,
         pool=pool,
-        pool_kind=kind,
         grid=grid,
         oversample=oversample,
     )
-    value = through(plain.nested_activation, x, *affine, tuple(plan), Options(name, norm, 1e-5, pool, kind))
+    task = Task("plain", name, 1e-5 if norm else None, pool, tuple(plan))
+    value = channel_first(plain.nested_activation(frequency_first(x, 2), *affine, task), x.shape[:-3])
     torch.testing.assert_close(value, expected)
-
-
-@pytest.mark.parametrize("kind", ["max", "average"])
-def test_pooling_of_the_head_is_that_of_the_specification(kind):
-    x = torch.randn(2, 3, 9, 7, dtype=torch.float64)
-    boxes = [(1, 1), (2, 2), (4, 3)]
-    value = plain.level_pool(frequency_first(x, 2), boxes, 5, 2, kind)
-    torch.testing.assert_close(value, F.level_pool(x, boxes, 5, 2, kind))
 
 
 @pytest.mark.filterwarnings("ignore")

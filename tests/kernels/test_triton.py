@@ -10,12 +10,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-CASES = [("triton_cases", 19), ("baseline_cases", 20)]
+CASES = [("tests.kernels.triton_cases", 22), ("tests.lab.baselines.kernels.triton_cases", 20)]
 
 
 def run_cases(module, device, environment):
     result = subprocess.run(
-        [sys.executable, "-m", f"tests.kernels.{module}", device],
+        [sys.executable, "-m", module, device],
         cwd=Path(__file__).parents[2],
         env={**os.environ, **environment},
         capture_output=True,
@@ -45,7 +45,7 @@ def test_kernels_agree_with_their_definitions_on_a_gpu(module, count):
 @pytest.mark.skipif(sys.platform != "linux", reason="Triton is for Linux")
 def test_kernels_run_on_the_device_of_their_numbers(monkeypatch):
     pytest.importorskip("triton")
-    from fourierscale.kernels.gpu.shared import on_its_device
+    from fourierscale.kernels.triton_launch import on_its_device
 
     entered, x = [], SimpleNamespace(is_cuda=True, device=torch.device("cuda", 1))
     monkeypatch.setattr(torch.cuda, "device", lambda device: entered.append(device) or contextlib.nullcontext())
@@ -60,12 +60,11 @@ def test_kernels_run_on_the_device_of_their_numbers(monkeypatch):
 @pytest.mark.parametrize("precision", ["highest", "high", "medium"])
 def test_a_net_on_a_gpu_is_equivariant_in_every_precision(grid, precision):
     from fourierscale import create_model
-    from fourierscale.functional import crop
+    from fourierscale.functional import crop, downscale
 
     torch.manual_seed(0)
     net = create_model("scalenet-mnist", grid=grid).cuda().net
     x = torch.rand(2, 1, 28, 28, device="cuda")
-    from fourierscale.functional import downscale
 
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
@@ -93,26 +92,3 @@ def test_a_net_on_a_gpu_compiles_and_runs_in_bfloat16():
     with torch.autocast("cuda", dtype=torch.bfloat16):
         y = net(x)
     assert (y.float() - expected).norm() / expected.norm() < 0.05
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", ["wrn-stl10", "sesn-stl10", "disco-stl10", "dss-stl10", "si-convnet-stl10"])
-def test_a_residual_net_in_half_precision_is_what_torch_computes(name):
-    from fourierscale import create_model
-    from fourierscale.kernels import backend
-
-    torch.manual_seed(0)
-    model = create_model(name, widths=(8, 16, 24, 32), dropout=0.0).cuda()
-    x, state = torch.rand(8, 3, 48, 48, device="cuda"), {k: v.clone() for k, v in model.state_dict().items()}
-    results = []
-    for kind in ("auto", "torch"):
-        model.load_state_dict(state)
-        with backend(kind), torch.autocast("cuda", torch.bfloat16):
-            y = model.train()(x).float()
-            gradients = torch.autograd.grad(y.square().sum(), list(model.parameters()))
-            with torch.no_grad():
-                again = model.eval()(x).float()
-        results.append([y, again, torch.cat([g.flatten() for g in gradients])])
-    for ours, theirs in zip(*results, strict=True):
-        assert ((ours - theirs).norm() / theirs.norm()).item() < 0.1
-    assert not torch.equal(results[0][-1], results[1][-1])  # other kernels did run
