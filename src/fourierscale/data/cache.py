@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,26 +33,6 @@ def cache_folder() -> Path:
     return user_cache_path("fourierscale", appauthor=False)
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
 @contextmanager
 def locked(folder: Path, waiting: Callable[[], None] | None = None, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
     """Hold ``folder``, made if needed, against every other process (and thread) that asks for it.
@@ -69,24 +47,25 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None, timeout: flo
     Raises:
         DataError: The lock was not free in time, or the folder cannot be written.
     """
+    from filelock import FileLock, Timeout  # torch needs it as well
+
+    lock = FileLock(folder / LOCK_NAME)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            if waiting is not None:
+                waiting()
+            lock.acquire(timeout=timeout)
+    except Timeout:
+        raise DataError(f"{folder}: another process has held the lock for {timeout:.0f} s; try again later") from None
     except OSError as error:
         raise DataError(f"cannot write in {folder} ({error.strerror}); set {VARIABLE} to a folder you own") from error
     try:
-        deadline = time.monotonic() + timeout
-        first = True
-        while not _try_lock(descriptor):
-            if first and waiting is not None:
-                waiting()
-            first = False
-            if time.monotonic() > deadline:
-                raise DataError(f"{folder}: another process has held the lock for {timeout:.0f} s; try again later")
-            time.sleep(0.05)
         yield
     finally:
-        os.close(descriptor)  # frees the lock; the file stays, since removing it would race
+        lock.release()
 
 
 @contextmanager

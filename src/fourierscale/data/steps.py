@@ -30,6 +30,13 @@ class Step(ABC):
 
     name: ClassVar[str]
     stage: ClassVar[Stage]
+    limits: ClassVar[dict[str, tuple[float, float]]] = {}  # of settings that are not between 0 and 1
+
+    def __post_init__(self) -> None:
+        for setting, value in vars(self).items():
+            low, high = self.limits.get(setting, (0, 1))
+            if not isinstance(value, str) and not low <= value <= high:
+                raise ValueError(f"{self.name}: expected {setting} between {low:g} and {high:g}, got {value:g}")
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Augment square images ``(B, C, n, n)`` with values in [0, 1]; ``generator`` lives on the CPU."""
@@ -50,10 +57,6 @@ class CircularShift(Step):
     max_fraction: float = 0.25
     p: float = 0.7
 
-    def __post_init__(self) -> None:
-        _check(self, "max_fraction", self.max_fraction, 0, 1)
-        _check(self, "p", self.p, 0, 1)
-
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         n, limit = x.shape[-1], max(math.ceil(self.max_fraction * x.shape[-1]) - 1, 0)
         shift = torch.randint(-limit, limit + 1, (2, len(x)), generator=generator)
@@ -69,9 +72,6 @@ class RandomCrop(Step):
     stage: ClassVar[Stage] = "image"
     padding: float = 0.125
 
-    def __post_init__(self) -> None:
-        _check(self, "padding", self.padding, 0, 1)
-
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         n, border = x.shape[-1], round(self.padding * x.shape[-1])
         start = torch.randint(2 * border + 1, (2, len(x)), generator=generator)
@@ -86,9 +86,6 @@ class HorizontalFlip(Step):
     stage: ClassVar[Stage] = "image"
     p: float = 0.5
 
-    def __post_init__(self) -> None:
-        _check(self, "p", self.p, 0, 1)
-
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         flip = moved(torch.rand(len(x), generator=generator) < self.p, x.device)
         return torch.where(flip[:, None, None, None], x.flip(-1), x)
@@ -100,12 +97,9 @@ class Cutout(Step):
 
     name: ClassVar[str] = "cutout"
     stage: ClassVar[Stage] = "image"
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"holes": (0, 100)}
     holes: int = 1
     size: float = 1 / 3
-
-    def __post_init__(self) -> None:
-        _check(self, "holes", self.holes, 0, 100)
-        _check(self, "size", self.size, 0, 1)
 
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         n, width = x.shape[-1], round(self.size * x.shape[-1])
@@ -126,14 +120,15 @@ class RandomScaling(Step):
 
     name: ClassVar[str] = "random-scaling"
     stage: ClassVar[Stage] = "scaled"
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"low": (0.05, 20), "high": (0.05, 20)}
     low: float = 0.3
     high: float = 1.0
     p: float = 0.7
 
     def __post_init__(self) -> None:
-        _check(self, "low", self.low, 0.05, self.high)
-        _check(self, "high", self.high, self.low, 20)
-        _check(self, "p", self.p, 0, 1)
+        super().__post_init__()
+        if self.low > self.high:
+            raise ValueError(f"{self.name}: expected low to be no more than high, got {self.low:g} and {self.high:g}")
 
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
         factor = self.low + (self.high - self.low) * torch.rand(len(x), generator=generator)
@@ -166,8 +161,3 @@ def _take(x: Tensor, index: Tensor) -> Tensor:
     n = rows.shape[-1]
     x = x.gather(2, rows[:, None, :, None].expand(b, c, n, width))
     return x.gather(3, columns[:, None, None, :].expand(b, c, n, n))
-
-
-def _check(step: Step, field: str, value: float, low: float, high: float) -> None:
-    if not low <= value <= high:
-        raise ValueError(f"{step.name}: expected {field} between {low:g} and {high:g}, got {value:g}")

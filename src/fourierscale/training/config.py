@@ -6,7 +6,7 @@ import dataclasses
 import math
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -339,35 +339,27 @@ def _parse(text: str, name: str) -> dict[str, Any]:
     return data
 
 
+LIMITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "data.batch_size optim.step_size train.epochs train.num_nodes train.validate_every eval.sample eval.batch_size": (
+        "1 or more",
+        lambda value: value >= 1,
+    ),
+    "data.workers data.seed loss.weight loss.margin loss.follow loss.real loss.features optim.weight_decay "
+    "optim.grad_clip eval.limit eval.consistency": ("0 or more", lambda value: 0 <= value < math.inf),
+    "optim.warmup optim.ema_decay": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+    "optim.lr": ("above 0", lambda value: 0 < value < math.inf),
+    "optim.gamma": ("above 0 and at most 1", lambda value: 0 < value <= 1),
+    "optim.betas": ("two numbers from 0 to below 1", lambda value: all(0 <= beta < 1 for beta in value)),
+    "train.seed": ("from 0 to 2^32 - 1", lambda value: 0 <= value < 2**32),
+}
+
+
 def _check(config: Config) -> None:
-    data, optim, train, evaluation = config.data, config.optim, config.train, config.eval
-    for name, value, fine, wanted in (
-        ("data.batch_size", data.batch_size, data.batch_size >= 1, "1 or more"),
-        ("data.workers", data.workers, data.workers >= 0, "0 or more"),
-        ("data.seed", data.seed, data.seed >= 0, "0 or more"),
-        ("loss.weight", config.loss.weight, 0 <= config.loss.weight < math.inf, "0 or more"),
-        ("loss.margin", config.loss.margin, 0 <= config.loss.margin < math.inf, "0 or more"),
-        ("loss.follow", config.loss.follow, 0 <= config.loss.follow < math.inf, "0 (off) or more"),
-        ("loss.real", config.loss.real, 0 <= config.loss.real < math.inf, "0 (no second pass) or more"),
-        ("loss.features", config.loss.features, 0 <= config.loss.features < math.inf, "0 or more"),
-        ("optim.lr", optim.lr, 0 < optim.lr < math.inf, "above 0"),
-        ("optim.betas", optim.betas, all(0 <= beta < 1 for beta in optim.betas), "two numbers from 0 to below 1"),
-        ("optim.weight_decay", optim.weight_decay, 0 <= optim.weight_decay < math.inf, "0 or more"),
-        ("optim.step_size", optim.step_size, optim.step_size >= 1, "1 or more"),
-        ("optim.gamma", optim.gamma, 0 < optim.gamma <= 1, "above 0 and at most 1"),
-        ("optim.warmup", optim.warmup, 0 <= optim.warmup < 1, "at least 0 and below 1"),
-        ("optim.grad_clip", optim.grad_clip, 0 <= optim.grad_clip < math.inf, "0 (no clipping) or more"),
-        ("optim.ema_decay", optim.ema_decay, 0 <= optim.ema_decay < 1, "at least 0 (off) and below 1"),
-        ("train.epochs", train.epochs, train.epochs >= 1, "1 or more"),
-        ("train.seed", train.seed, 0 <= train.seed < 2**32, "from 0 to 2^32 - 1"),
-        ("train.num_nodes", train.num_nodes, train.num_nodes >= 1, "1 or more"),
-        ("train.validate_every", train.validate_every, train.validate_every >= 1, "1 or more"),
-        ("eval.limit", evaluation.limit, evaluation.limit >= 0, "0 (all) or more"),
-        ("eval.sample", evaluation.sample, evaluation.sample >= 1, "1 or more"),
-        ("eval.consistency", evaluation.consistency, evaluation.consistency >= 0, "0 (all) or more"),
-        ("eval.batch_size", evaluation.batch_size, evaluation.batch_size >= 1, "1 or more"),
-    ):
-        if not fine:
-            raise ConfigError(f"{name} must be {wanted}, got {value}")
-    if train.compile and config.loss.two_passes:
+    for names, (wanted, fine) in LIMITS.items():
+        for name in names.split():
+            section, setting = name.split(".")
+            value = getattr(getattr(config, section), setting)
+            if not fine(value):
+                raise ConfigError(f"{name} must be {wanted}, got {value}")
+    if config.train.compile and config.loss.two_passes:
         raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")
