@@ -21,8 +21,7 @@ from PIL import Image
 
 from fourierscale.data import cache_folder, fetch, get_dataset, verify_cache
 from fourierscale.data.errors import CorruptFileError, DataError, MissingDataError, SourceError, UnknownNameError
-from fourierscale.data.reading import WORDNET
-from fourierscale.data.registry import DATASETS, Dataset
+from fourierscale.data.registry import DATASETS, WORDNET, Dataset
 from fourierscale.data.sources import cached_state
 from tests.data.small_sets import IDX_NAMES, fake_npm, published, small_mnist, tar_gz, write_idx_set
 from tests.data.test_stl10 import write_part

@@ -17,25 +17,13 @@ from fourierscale.data.decode import decode_image
 from fourierscale.data.errors import CorruptFileError, FormatError, MissingDataError
 from fourierscale.data.folder import ImageFolder, stack
 from fourierscale.data.idx import read_idx
-from fourierscale.data.registry import Dataset
+from fourierscale.data.registry import WORDNET, Dataset
 
 __all__ = ["RawImages", "is_imagenette", "read_dataset", "read_embedded"]
 
 EMBEDDED_SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"  # of images, then labels, as bytes
 ARCHIVED_IMAGE = re.compile(r"[^/]+/(train|val)/(n\d{8})/[^/]+\.JPEG")
 ARCHIVED_BYTES = 1 << 28
-WORDNET = {
-    "n01440764": "tench",
-    "n02102040": "English_springer",
-    "n02979186": "cassette_player",
-    "n03000684": "chain_saw",
-    "n03028079": "church",
-    "n03394916": "French_horn",
-    "n03417042": "garbage_truck",
-    "n03425413": "gas_pump",
-    "n03445777": "golf_ball",
-    "n03888257": "parachute",
-}
 
 
 @dataclass(frozen=True, eq=False)

