@@ -175,7 +175,7 @@ def test_the_page_needs_nothing_from_outside_and_holds_every_number(found):
     assert "a &lt;net&gt; breaks first" in page
     assert "a <net>" not in page
     assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert page.count('class="error"') == 3 * 4 + 2 * 3 + 6 * 4  # ideal; the images of two kinds; those kinds
+    assert page.count('class="error ') == 3 * 4 + 2 * 3 + 6 * 4  # ideal; the images of two kinds; those kinds
     assert page.count('class="line ') == 3 + 2
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
+from collections.abc import Iterator
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 
+import torch
+
+import fourierscale
 from fourierscale.auditing.picture import last_rings
 from fourierscale.auditing.result import Audit, Layer
 from fourierscale.auditing.table import spread
-from fourierscale.lab.demo.report import page_style
-from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, error_map, line_chart
+from fourierscale.pages.elements import card, row, said, section, skeleton, table, two
 
 __all__ = ["build_page", "write_page"]
 
@@ -26,6 +28,15 @@ ENLARGED = {
     "upsample": "ideal upscaling",
 }
 LINES = ("line-1", "line-2", "line-3", "line-4", "line-5")
+LAYERS = (
+    "<p>The fuller a cell, the larger its power of ten; at the right the largest of each layer. Where downscaling is "
+    "not ideal, the first row is what it does to the images themselves.</p>"
+)
+RINGS = "<p><small>The last map, the error of each frequency relative to what the map has there.</small></p>"
+SHIFTS = (
+    "<p><small>Shifted features against features of the shifted image, at the full size; images are periodic. What is "
+    "no map should not change at all.</small></p>"
+)
 
 
 def write_page(audit: Audit, path: str | os.PathLike[str]) -> None:
@@ -35,45 +46,38 @@ def write_page(audit: Audit, path: str | os.PathLike[str]) -> None:
 
 def build_page(audit: Audit) -> str:
     """The text of the page."""
-    folder = resources.files("fourierscale.auditing")
-    page = Template((folder / "page.html").read_text(encoding="utf-8"))
-    return page.substitute(
-        style=page_style() + (folder / "page.css").read_text(encoding="utf-8"),
-        model=escape(audit.model),
-        verdict="good" if audit.broken is None else "bad",
-        finding=escape(f"{audit.finding}."),
-        images=f"{audit.images:,}",
-        size=audit.size,
-        dtype=audit.dtype,
-        enlarged="" if audit.enlarge is None else f" The model takes one size, reached by {ENLARGED[audit.enlarge]}.",
-        maps="".join(_map(audit, kind) for kind in audit.kinds),
-        rings=_rings(audit),
-        shift=_shift(audit),
-        logits=_logits(audit),
-        layers=_layers(audit),
-        versions=escape(", ".join(f"{name} {number}" for name, number in versions().items())),
-        made=time.strftime("%Y-%m-%d"),
+    verdict = "good" if audit.broken is None else "bad"
+    reached = "" if audit.enlarge is None else f" The model takes one size, reached by {ENLARGED[audit.enlarge]}."
+    versions = f"fourierscale {fourierscale.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
+    return skeleton(
+        f"audit of {audit.model}",
+        f'<p class="lead {verdict}"><b>{said(audit.finding)}.</b></p>',
+        f"<p>{audit.images:,} images of {audit.size} pixels, computed in {audit.dtype}.{reached} Errors are relative "
+        "and squared, between features of the downscaled image and downscaled features of the image, over all channels "
+        "and all frequencies that both have.</p>",
+        section("Layer by resolution", LAYERS, two(*(_map(audit, kind) for kind in audit.kinds)), key="layers"),
+        two(card("Ring by ring", _rings(audit), RINGS), card("Under shifts", _shift(audit), SHIFTS)),
+        section("The answers", _logits(audit), key="logits"),
+        section("The layers", table(("layer", "largest error", "module", "gives", "shape"), _layers(audit))),
+        section(
+            "How this was made",
+            "<pre><code>fourierscale audit MODEL --out DIR</code></pre>",
+            f"<p><small>{time.strftime('%Y-%m-%d')}, {versions}</small></p>",
+        ),
+        heading=f"Audit of {audit.model}",
     )
 
 
 def _map(audit: Audit, kind: str) -> str:
     """Layers by resolution for one kind of downscaling; the images themselves on top where it is not ideal."""
-    layers = [layer for layer in (audit.input, *audit.layers) if layer.errors[kind]]
+    layers = (audit.input, *audit.layers)[kind == "ideal" :]
     complete = [layer for layer in layers if set(layer.errors[kind]) == set(audit.resolutions)]
-    if kind == "ideal":
-        complete = [layer for layer in complete if layer.number]
     if not complete:
         return ""
     errors = [[layer.errors[kind][side] for side in audit.resolutions] for layer in complete]
-    worst = max(max(row) for row in errors)
-    names = [_name(layer) for layer in complete]
-    columns = [str(side) for side in audit.resolutions]
-    key = "ours" if worst <= audit.tolerance else "cnn"
-    return f'<div class="card"><h3>{kind} downscaling</h3>{error_map(errors, names, columns, key)}</div>'
-
-
-def _name(layer: Layer) -> str:
-    return "the images" if layer.number == 0 else f"{layer.number} {layer.module}"
+    key = "ours" if max(map(max, errors)) <= audit.tolerance else "cnn"
+    names = ["the images" if layer.number == 0 else f"{layer.number} {layer.module}" for layer in complete]
+    return card(f"{kind} downscaling", error_map(errors, names, [str(side) for side in audit.resolutions], key))
 
 
 def _rings(audit: Audit) -> str:
@@ -82,15 +86,10 @@ def _rings(audit: Audit) -> str:
     if not chosen:
         return "<p>No layer gives a map.</p>"
     series = [
-        Series(key, {float(k): error for k, error in enumerate(rings.errors)})
+        Series(key, {float(k): error for k, error in enumerate(rings.errors)}, f"{rings.resolution} px")
         for key, rings in zip(LINES, chosen, strict=False)
     ]
-    legend = "".join(
-        f'<span><i class="swatch {key}"></i>{rings.resolution} px</span>'
-        for key, rings in zip(LINES, chosen, strict=False)
-    )
-    chart = line_chart(series, f"frequency, layer {chosen[0].layer}", "error of each ring", scale="log")
-    return f'<div class="legend">{legend}</div>{chart}'
+    return line_chart(series, f"frequency, layer {chosen[0].layer}", "error of each ring", scale="log")
 
 
 def _shift(audit: Audit) -> str:
@@ -98,47 +97,36 @@ def _shift(audit: Audit) -> str:
     if not pixels:
         return "<p>No shift was asked for.</p>"
     series = [
-        Series(key, {float(shift.layer): shift.error for shift in audit.shift if shift.pixels == amount})
+        Series(key, {float(s.layer): s.error for s in audit.shift if s.pixels == amount}, f"{amount:g} px")
         for key, amount in zip(LINES, pixels, strict=False)
     ]
-    legend = "".join(
-        f'<span><i class="swatch {key}"></i>{amount:g} px</span>' for key, amount in zip(LINES, pixels, strict=False)
-    )
-    chart = line_chart(series, "layer", "error under shifts", scale="log", whole=True)
-    return f'<div class="legend">{legend}</div>{chart}'
+    return line_chart(series, "layer", "error under shifts", scale="log", whole=True)
 
 
 def _logits(audit: Audit) -> str:
     if not audit.logits:
         return "<p>The output is a map, so there are no answers to compare.</p>"
     labelled = audit.accuracy is not None
-    names = ["same class", "KL", "confidence no smaller", *(["accuracy", "loss no larger"] if labelled else [])]
-    head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    lines = []
-    for row in audit.logits:
-        figures = [f"{row.agreement:.3f}", f"{row.kl:.1e}", f"{row.ordered:.3f}"]
-        figures += [f"{row.accuracy:.3f}", f"{row.scale_con:.3f}"] if labelled else []
-        cells = "".join(f"<td>{figure}</td>" for figure in figures)
-        lines.append(f'<tr><th scope="row">{row.resolution} px, {row.kind}</th>{cells}</tr>')
-    full = f"<p>Accuracy at {audit.size} px: {audit.accuracy:.3f}.</p>" if labelled else ""
-    return (
-        f'{full}<div class="card scroll"><table><thead><tr><th scope="col">image</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    names = ["image", "same class", "KL", "confidence no smaller"] + ["accuracy", "loss no larger"] * labelled
+    rows = []
+    for answers in audit.logits:
+        figures = [f"{answers.agreement:.3f}", f"{answers.kl:.1e}", f"{answers.ordered:.3f}"]
+        figures += [f"{answers.accuracy:.3f}", f"{answers.scale_con:.3f}"] if labelled else []
+        rows.append(row(f"{answers.resolution} px, {answers.kind}", *figures))
+    full = f" Its accuracy there is {audit.accuracy:.3f}." if labelled else ""
+    beside = f"What the model says of the downscaled image beside what it says of the image at {audit.size} pixels."
+    return f"<p>{beside}{full}</p>{table(names, rows)}"
 
 
-def _layers(audit: Audit) -> str:
-    lines = []
+def _layers(audit: Audit) -> Iterator[str]:
     for layer in audit.layers:
-        worst = layer.worst(audit.kind)
-        told = '<span class="none">not compared</span>'
-        if worst is not None:
-            verdict = "good" if worst[0] <= audit.tolerance else "bad"
-            told = f'<b class="{verdict}">{worst[0]:.1e}</b> at {worst[1]} px'
-        note = f"<small>{escape(layer.note)}</small>" if layer.note else ""
         shape = " &times; ".join(map(str, layer.shape))
-        lines.append(
-            f'<tr><th scope="row">{layer.number} {escape(layer.name)}{note}</th><td>{escape(layer.module)}</td>'
-            f"<td>{layer.form}</td><td>{shape}</td><td>{told}</td></tr>"
-        )
-    return "".join(lines)
+        cells = (_largest(layer, audit), escape(layer.module), layer.form, shape)
+        yield row(f"{layer.number} {layer.name}", *cells, note=layer.note)
+
+
+def _largest(layer: Layer, audit: Audit) -> str:
+    worst = layer.worst(audit.kind)
+    if worst is None:
+        return '<span class="none">not compared</span>'
+    return f'<b class="{"good" if worst[0] <= audit.tolerance else "bad"}">{worst[0]:.1e}</b> at {worst[1]} px'

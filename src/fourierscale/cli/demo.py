@@ -50,12 +50,12 @@ def demo(
 
 def results_table(demo: Demo) -> Table:
     """Measured rows, then the paper's."""
-    from fourierscale.lab.demo import result_rows
+    from fourierscale.lab.demo import result_lines
 
     table = Table(title=f"{demo.splits.protocol.name}, digits at {_span(demo)} pixels")
     for column in ("model", "accuracy", "Scale-Con", "Equi-Err"):
         table.add_column(column, no_wrap=True, justify="left" if column == "model" else "right")
-    rows = result_rows(demo)
+    rows = result_lines(demo)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         style = {"ours": "bold green", "paper": "dim"}.get(row.key)
         last = following is not None and following.key == "paper" and row.key != "paper"

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal, TypeAlias
 
+from fourierscale.pages.elements import legend, row, table
+
 __all__ = ["Scale", "Series", "error_map", "heat_map", "line_chart", "share_map"]
 
 WIDTH, HEIGHT = 440, 280
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 40
+RIGHT, TOP, BOTTOM = 12, 14, 40
+SIDE = 20  # of a cell of a heat map
 
 
 @dataclass(frozen=True)
@@ -21,10 +24,12 @@ class Series:
     Attributes:
         key: Class of the line; the page gives it a colour.
         points: Values by position; ``None`` leaves a gap.
+        name: For the legend.
     """
 
     key: str
     points: Mapping[float, float | None]
+    name: str = ""
 
 
 Scale: TypeAlias = Literal["linear", "log", "nines"]
@@ -33,9 +38,14 @@ NINES = (0.999, 0.998, 0.995, 0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.
 
 
 def line_chart(
-    series: Sequence[Series], x_label: str, y_label: str, scale: Scale = "linear", whole: bool = False
+    series: Sequence[Series],
+    x_label: str,
+    y_label: str,
+    scale: Scale = "linear",
+    whole: bool = False,
+    named: bool = True,
 ) -> str:
-    """Lines over a common axis.
+    """Lines over a common axis, below their legend; a table where there is one position alone.
 
     Args:
         series: What to draw; a series without points is left out.
@@ -43,38 +53,45 @@ def line_chart(
         y_label: Its description, for readers who cannot see it too.
         scale: Of the values; of a logarithmic one, values that are 0 or less are left out.
         whole: Positions are counted: a tick at each of them, if they are few.
+        named: Whether there is a legend, of the lines that have names.
     """
-    lines = [(s.key, _drawable(s.points, scale)) for s in series]
-    lines = [(key, points) for key, points in lines if points]
+    lines = [(s, points) for s in series if (points := _drawable(s.points, scale))]
     if not lines:
         return "<p>There is nothing to draw: no image was tested.</p>"
-    xs = [x for _, points in lines for x, _ in points]
+    names = legend({s.key: s.name for s, _ in lines if s.name}) if named else ""
+    xs = sorted({x for _, points in lines for x, _ in points})
+    if len(xs) == 1:
+        figures = (row(s.name or y_label, f"{points[0][1]:.4g}", colour=s.key) for s, points in lines)
+        return table(["", f"{x_label} {xs[0]:.4g}"], figures)
     ys = [_height(y, scale) for _, points in lines for _, y in points]
-    x_range, y_range = _padded(min(xs), max(xs), 0.0), _padded(min(ys), max(ys), 0.06)
+    (left, right), (low, high) = (xs[0], xs[-1]), _padded(min(ys), max(ys), 0.06)
+    ticks = {"linear": _ticks, "log": _log_ticks, "nines": _nines}[scale](low, high)
+    margin = 14 + 7 * max((len(f"{value:.4g}") for value in ticks), default=0)
 
-    def place(x: float, y: float) -> tuple[float, float]:
-        across = (x - x_range[0]) / (x_range[1] - x_range[0])
-        up = (_height(y, scale) - y_range[0]) / (y_range[1] - y_range[0])
-        return LEFT + across * (WIDTH - LEFT - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+    def across(x: float) -> float:
+        return margin + (x - left) / (right - left) * (WIDTH - margin - RIGHT)
+
+    def up(y: float) -> float:
+        return HEIGHT - BOTTOM - (_height(y, scale) - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(y_label)} over {escape(x_label)}">']
-    for value in {"linear": _ticks, "log": _log_ticks, "nines": _nines}[scale](*y_range):
-        _, y = place(x_range[0], value)
-        parts.append(f'<line class="rule" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{value:.4g}</text>')
-    for value in sorted(set(xs)) if whole and len(set(xs)) <= 12 else _ticks(*x_range):
-        x = place(value, lines[0][1][0][1])[0]
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 17}" text-anchor="middle">{value:.4g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
-    for key, points in lines:
-        placed = [place(x, y) for x, y in points]
-        parts.append(f'<polyline class="line {key}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in placed)}"/>')
+    for value in ticks:
+        y = up(value)
+        parts.append(f'<line class="rule" x1="{margin}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_text(margin - 7, y + 4, f"{value:.4g}", "end"))
+    for value in xs if whole and len(xs) <= 12 else _ticks(left, right):
+        parts.append(_text(across(value), HEIGHT - BOTTOM + 17, f"{value:.4g}", "middle"))
+    parts.append(_text((margin + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, "middle"))
+    for s, points in lines:
+        placed = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in points)
+        parts.append(f'<polyline class="line {s.key}" points="{placed}"/>')
         radius = 3 if len(points) <= 30 else 1.5  # many dots would hide the lines
-        for (x, y), (at, value) in zip(placed, points, strict=True):
-            title = f"<title>{at:.4g}: {value:.4g}</title>"
-            parts.append(f'<circle class="dot {key}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>')
-    return "".join([*parts, "</svg>"])
+        for x, y in points:
+            title = f"<title>{x:.4g}: {y:.4g}</title>"
+            parts.append(
+                f'<circle class="dot {s.key}" cx="{across(x):.1f}" cy="{up(y):.1f}" r="{radius}">{title}</circle>'
+            )
+    return names + "".join([*parts, "</svg>"])
 
 
 def heat_map(
@@ -85,37 +102,29 @@ def heat_map(
     >>> heat_map([[0.25, 0.75]], ["8 px"], ["a", "b"]).count("<rect")
     2
     """
-    cell, left, top = 20, 46, 20
-    width, height = left + cell * len(columns) + 2, top + cell * len(rows) + 2
-    parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img" aria-label="probability of each class">']
-    for j, name in enumerate(columns):
-        style = ' class="marked"' if j == marked else ""
-        x = left + cell * (j + 0.5)
-        parts.append(f'<text{style} x="{x:.0f}" y="{top - 6}" text-anchor="middle">{escape(name)}</text>')
-    for i, (name, row) in enumerate(zip(rows, values, strict=True)):
-        y = top + cell * i
-        parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
-        for j, value in enumerate(row):
-            kind = "cell right" if j == marked else "cell"
-            parts.append(
-                f'<rect class="{kind}" x="{left + cell * j}" y="{y}" width="{cell - 2}" height="{cell - 2}" '
-                f'fill-opacity="{max(value, 0.04):.3f}"><title>{escape(columns[j])}: {value:.4f}</title></rect>'
-            )
-    return "".join([*parts, "</svg>"])
+
+    def cell(value: float, column: int) -> str:
+        return f'class="{"ours" if column == marked else "cnn"}" fill-opacity="{max(value, 0.04):.3f}"'
+
+    return _cells(values, rows, columns, [""] * len(rows), "probability of each class", cell, marked)
 
 
 def error_map(errors: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], key: str) -> str:
-    """Cells by their power of ten, from 1e-16 or less (empty) to 1 or more (full), with the largest of each row.
+    """Cells by their power of ten, with the largest of each row; what is empty and what is full is said below.
 
     >>> error_map([[1e-13, 1e-12]], ["layer 1"], ["8", "9"], "ours").count("<rect")
     2
     """
+    least = min((error for line in errors for error in line if error > 0), default=1.0)
+    power = min(-4, max(-16, 4 * math.floor(math.log10(least) / 4)))  # what is empty
 
-    def cell(error: float) -> str:
-        return f'class="error" fill-opacity="{max(min(1 + math.log10(max(error, 1e-30)) / 16, 1.0), 0.04):.3f}"'
+    def cell(error: float, column: int) -> str:
+        share = 1 - math.log10(max(error, 1e-30)) / power
+        return f'class="error {key}" fill-opacity="{max(min(share, 1.0), 0.04):.3f}"'
 
-    largest = [f"{max(row):.0e}" for row in errors]
-    return _cells(errors, rows, columns, largest, f"heat {key}", "error of each layer", cell)
+    largest = [f"{max(line):.0e}" for line in errors]
+    below = f"<small>empty: 1e{power} or less; full: 1 or more</small>"
+    return _cells(errors, rows, columns, largest, "error of each layer", cell) + below
 
 
 def share_map(
@@ -127,10 +136,10 @@ def share_map(
     1
     """
 
-    def cell(share: float) -> str:
-        return f'class="error" fill-opacity="{max(math.sqrt(share), 0.06):.3f}"' if share else 'class="zero"'
+    def cell(share: float, column: int) -> str:
+        return f'class="{key}" fill-opacity="{max(math.sqrt(share), 0.06):.3f}"' if share else 'class="zero"'
 
-    return _cells(shares, rows, columns, ends, f"heat {key}", "share of each column in each line", cell)
+    return _cells(shares, rows, columns, ends, "share of each column in each line", cell)
 
 
 def _cells(
@@ -138,27 +147,32 @@ def _cells(
     rows: Sequence[str],
     columns: Sequence[str],
     ends: Sequence[str],
-    classes: str,
     label: str,
-    cell: Callable[[float], str],
+    cell: Callable[[float, int], str],
+    marked: int | None = None,
 ) -> str:
     """A matrix with names above and to the left, and a word behind each row; ``cell`` gives a value's attributes."""
-    side, right, top = 20, 52, 20
-    left = max(56, 12 + 7 * max(map(len, rows), default=0))
-    width, height = left + side * len(columns) + right, top + side * len(rows) + 2
-    parts = [f'<svg class="{classes}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
+    left, right = (14 + 7 * max(map(len, names), default=0) for names in (rows, ends))
+    width, height, top = left + SIDE * len(columns) + right, 20 + SIDE * len(rows) + 2, 20
+    parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
+    every = math.ceil(7 * max(map(len, columns), default=0) / SIDE)  # where names are long there is room for some
     for j, name in enumerate(columns):
-        parts.append(f'<text x="{left + side * j + side / 2 - 1:.0f}" y="{top - 6}" text-anchor="middle">{name}</text>')
-    for i, (name, end, row) in enumerate(zip(rows, ends, values, strict=True)):
-        y = top + side * i
-        parts.append(f'<text x="{left - 6}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
-        parts.append(f'<text x="{left + side * len(columns) + 4}" y="{y + 14}">{end}</text>')
-        for j, value in enumerate(row):
-            parts.append(
-                f'<rect {cell(value)} x="{left + side * j}" y="{y}" width="{side - 2}" height="{side - 2}">'
-                f"<title>{escape(name)}, {columns[j]}: {value:.1e}</title></rect>"
-            )
+        if j % every == 0:
+            kind = "marked" if j == marked else ""
+            parts.append(_text(left + SIDE * j + SIDE / 2 - 1, top - 6, name, "middle", kind))
+    for i, (name, end, line) in enumerate(zip(rows, ends, values, strict=True)):
+        y = top + SIDE * i
+        parts += [_text(left - 6, y + 14, name, "end"), _text(left + SIDE * len(columns) + 4, y + 14, end, "start")]
+        for j, value in enumerate(line):
+            title = f"<title>{escape(name)}, {escape(columns[j])}: {value:.3g}</title>"
+            place = f'x="{left + SIDE * j}" y="{y}" width="{SIDE - 2}" height="{SIDE - 2}"'
+            parts.append(f"<rect {cell(value, j)} {place}>{title}</rect>")
     return "".join([*parts, "</svg>"])
+
+
+def _text(x: float, y: float, text: str, anchor: str, kind: str = "") -> str:
+    style = f' class="{kind}"' if kind else ""
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>' if text else ""
 
 
 def _drawable(points: Mapping[float, float | None], scale: Scale) -> list[tuple[float, float]]:
@@ -190,15 +204,16 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten; of a range of many powers the powers alone, of a short one equal steps.
+    """1, 2 and 5 times powers of ten; of a range of many powers some of them alone, of a short one equal steps.
 
     >>> _log_ticks(-1, 1), _log_ticks(math.log10(1.2), math.log10(1.9))
     ([0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0], [1.2, 1.4, 1.6, 1.8])
     """
     if high - low < 0.5:
         return _ticks(10**low, 10**high)
-    steps = (1, 2, 5) if high - low < 2.5 else (1,)
-    values = [step * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    steps, every = (1, 2, 5) if high - low < 2.5 else (1,), math.ceil((high - low) / 9)
+    powers = (power for power in range(math.floor(low), math.ceil(high) + 1) if power % every == 0)
+    values = [step * 10.0**power for power in powers for step in steps]
     return [value for value in values if low <= math.log10(value) <= high]
 
 

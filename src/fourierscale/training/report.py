@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import torch
@@ -21,13 +17,13 @@ from torch import Tensor
 from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.data.protocols import Protocol
 from fourierscale.functional import band, grid
-from fourierscale.lab.demo.report import page_style
 from fourierscale.models import ImageModel, load_model, read_info
-from fourierscale.pages.charts import Series, line_chart
+from fourierscale.pages.charts import Scale, Series, line_chart
+from fourierscale.pages.elements import card, facts, png, row, section, skeleton, table, two
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.losses import as_levels
 
-__all__ = ["Example", "choose_examples", "write_run_report"]
+__all__ = ["Example", "choose_examples", "history_charts", "write_run_report"]
 
 LOOKED_AT = 2_000  # test images among which examples are chosen
 SHOWN = 6  # examples of either kind
@@ -66,30 +62,64 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
     """
     root = Path(run)
     info = read_info(root)
-    metrics = info["metrics"]
+    metrics, classes = info["metrics"], splits.classes
     right, wrong = choose_examples(load_model(root), splits)
-    rows = read_log(root / "log.csv")
-    folder = resources.files("fourierscale.training")
-    page = Template((folder / "report.html").read_text(encoding="utf-8"))
-    text = page.substitute(
-        style=page_style() + (folder / "report.css").read_text(encoding="utf-8"),
-        title=escape(Path(info["data"]["protocol"].partition(":")[2] or info["data"]["protocol"]).name),
-        lead=escape(_lead(info, splits)),
-        figures=_figures(metrics),
-        images=f"{metrics['images']:,}",
-        own=_chart(metrics["accuracy_per_resolution"], "resolution in pixels", "accuracy"),
-        level=_level_chart(metrics, splits.protocol),
-        classes=_classes(metrics, splits),
-        confusion=_confusion(metrics, splits.classes),
-        wrong=_examples(wrong, splits.classes) or "<p>No test image that was looked at is classified wrongly.</p>",
-        right=_examples(right, splits.classes) or "<p>None.</p>",
-        loss=_history(rows, ("loss", "val_loss")),
-        accuracy=_history(rows, ("val_acc", "val_scale_con")),
-        footer=_footer(root, info, splits),
+    log = read_log(root / "log.csv")
+    levels = {_pixels(int(k), splits.protocol): value for k, value in metrics["accuracy_per_level"].items()}
+    text = skeleton(
+        Path(info["data"]["protocol"].partition(":")[2] or info["data"]["protocol"]).name,
+        f'<p class="lead">{escape(_lead(info, splits))}</p>',
+        section(
+            "Results",
+            f"<p>{metrics['images']:,} test images that training has not seen, each at its own resolution.</p>",
+            table((), _figures(metrics)),
+        ),
+        section(
+            "Over resolution",
+            two(
+                card("accuracy of images by their own resolution", _chart(metrics["accuracy_per_resolution"])),
+                card("accuracy at every level, of all images that have it", _chart(levels)),
+            ),
+        ),
+        section("Classes", table(("class", "train", "val", "test", "accuracy", ""), _classes(metrics, splits))),
+        section(
+            "Who is taken for whom",
+            "<p>Rows are the true classes, columns what the model says of the test images.</p>",
+            _confusion(metrics, classes),
+        ),
+        section(
+            "The surest mistakes",
+            "<p>What one pass says from the coarsest level to the image itself, as if the image had been downscaled: "
+            "the likeliest class at each level and its probability.</p>",
+            _examples(wrong, classes) or "<p>No test image that was looked at is classified wrongly.</p>",
+        ),
+        section("Right", _examples(right, classes) or "<p>None.</p>"),
+        section(
+            "Training",
+            "<p>The training loss is a sum over all levels, the validation loss that of the prediction alone.</p>",
+            history_charts(log),
+        ),
+        section("How this was made", facts(_made(root, info, splits))),
     )
     path = root / "report.html"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def history_charts(log: Sequence[Mapping[str, str]], scales: tuple[Scale, Scale] = ("linear", "linear")) -> str:
+    """Losses, and accuracy and Scale-Con on validation images, over the epochs of a log."""
+
+    def series(key: str, column: str, name: str) -> Series:
+        return Series(
+            key, {float(row["epoch"]) + 1: float(row[column]) if row.get(column) else None for row in log}, name
+        )
+
+    losses = [series("cnn", "loss", "training"), series("ours", "val_loss", "validation")]
+    shares = [series("tiny", "val_acc", "accuracy"), series("ours", "val_scale_con", "Scale-Con")]
+    return two(
+        card("loss", line_chart(losses, "epoch", "loss", scales[0], whole=True)),
+        card("on validation images", line_chart(shares, "epoch", "share", scales[1], whole=True)),
+    )
 
 
 @torch.inference_mode()
@@ -142,29 +172,19 @@ def _lead(info: Mapping[str, Any], splits: ScaledSplits) -> str:
     )
 
 
-def _figures(metrics: Mapping[str, Any]) -> str:
-    rows = [
-        ("accuracy", _shown(metrics["accuracy"], error=metrics["accuracy_standard_error"]), "of all test images"),
-        ("balanced accuracy", _shown(metrics["balanced_accuracy"]), "mean of the accuracies of the classes"),
-        (
-            "Scale-Con",
-            _shown(metrics["scale_con"], error=metrics["scale_con_standard_error"]),
-            "how often an image's loss is no larger than that of its downscaled versions",
-        ),
-        (
-            "Equi-Err",
-            _shown(metrics["equi_err"], ".1e"),
-            "features of the downscaled image against downscaled features; near 1e-13 is rounding",
-        ),
-        (
-            "calibration error",
-            f"{_shown(metrics['ece'])} ({_shown(metrics['ece_after_temperature'])})",
-            f"in brackets after dividing logits by {_shown(metrics['temperature'], '.2f')}",
-        ),
-    ]
-    return "\n".join(
-        f'<tr><th scope="row">{name}<small>{what}</small></th><td>{value}</td></tr>' for name, value, what in rows
+def _figures(metrics: Mapping[str, Any]) -> Iterator[str]:
+    accuracy, scale_con = (
+        _shown(metrics[name], error=metrics[f"{name}_standard_error"]) for name in ("accuracy", "scale_con")
     )
+    yield row("accuracy", accuracy, note="of all test images")
+    yield row("balanced accuracy", _shown(metrics["balanced_accuracy"]), note="mean of the accuracies of the classes")
+    losses = "how often an image's loss is no larger than that of its downscaled versions"
+    yield row("Scale-Con", scale_con, note=losses)
+    both = "features of the downscaled image against downscaled features; near 1e-13 is rounding"
+    yield row("Equi-Err", _shown(metrics["equi_err"], ".1e"), note=both)
+    calibration = f"{_shown(metrics['ece'])} ({_shown(metrics['ece_after_temperature'])})"
+    divided = f"in brackets after dividing logits by {_shown(metrics['temperature'], '.2f')}"
+    yield row("calibration error", calibration, note=divided)
 
 
 def _shown(value: float | None, spec: str = ".4f", error: float | None = None) -> str:
@@ -173,24 +193,20 @@ def _shown(value: float | None, spec: str = ".4f", error: float | None = None) -
     return format(value, spec) + (f" ± {error:.4f}" if error is not None else "")
 
 
-def _chart(table: Mapping[str, float | None], x_label: str, y_label: str) -> str:
-    return line_chart([Series("ours", {float(key): value for key, value in table.items()})], x_label, y_label)
+def _chart(table: Mapping[Any, float | None]) -> str:
+    points = {float(key): value for key, value in table.items()}
+    return line_chart([Series("ours", points)], "pixels", "accuracy")
 
 
-def _level_chart(metrics: Mapping[str, Any], protocol: Protocol) -> str:
-    levels = {str(_pixels(int(level), protocol)): value for level, value in metrics["accuracy_per_level"].items()}
-    return _chart(levels, "level in pixels", "accuracy at every level")
-
-
-def _classes(metrics: Mapping[str, Any], splits: ScaledSplits) -> str:
+def _classes(metrics: Mapping[str, Any], splits: ScaledSplits) -> Iterator[str]:
     counts = [part.labels.bincount(minlength=len(splits.classes)).tolist() for part in splits]
-    lines = []
     for label, name in enumerate(splits.classes):
         share = metrics["accuracy_per_class"][name]
-        bar = f'<i class="bar" style="width:{100 * (share or 0):.0f}%"></i>'
-        cells = "".join(f"<td>{count[label]:,}</td>" for count in counts)
-        lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}<td>{_shown(share)}</td><td>{bar}</td></tr>')
-    return "\n".join(lines)
+        yield row(name, *(f"{count[label]:,}" for count in counts), _shown(share), _bar("ours", share or 0))
+
+
+def _bar(kind: str, share: float) -> str:
+    return f'<i class="bar {kind}" style="width:{100 * share:.0f}%"></i>'
 
 
 def _confusion(metrics: Mapping[str, Any], classes: Sequence[str]) -> str:
@@ -199,58 +215,39 @@ def _confusion(metrics: Mapping[str, Any], classes: Sequence[str]) -> str:
         return "<p>There are too many classes to draw who is taken for whom.</p>"
     head = "".join(f'<th scope="col"><span>{escape(name)}</span></th>' for name in classes)
     lines = []
-    for label, (name, row) in enumerate(zip(classes, metrics["confusion"], strict=True)):
-        total = max(sum(row), 1)
+    for label, (name, counts) in enumerate(zip(classes, metrics["confusion"], strict=True)):
+        total = max(sum(counts), 1)
         cells = "".join(
-            f'<td class="{"hit" if column == label else "miss"}" style="--share:{count / total:.3f}">{count or ""}</td>'
-            for column, count in enumerate(row)
+            f'<td class="{"ours" if column == label else "cnn"}" style="--share:{n / total:.3f}">{n or ""}</td>'
+            for column, n in enumerate(counts)
         )
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-    return f'<table class="confusion"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    table = f'<table class="confusion"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    return f'<div class="card scroll">{table}</div>'
 
 
 def _examples(examples: Sequence[Example], classes: Sequence[str]) -> str:
     cards = []
     for example in examples:
         lines = []
-        for level, row in zip(example.levels, example.probabilities, strict=True):
-            top = int(row.argmax())
-            kind = "hit" if top == example.label else "miss"
-            bar = f'<i class="bar {kind}" style="width:{100 * float(row[top]):.0f}%"></i>'
-            said = f"<b>{escape(classes[top])}</b> {float(row[top]):.2f}"
-            lines.append(f'<tr><th scope="row">{level} px</th><td>{bar}</td><td class="{kind}">{said}</td></tr>')
-        told = f"{escape(classes[example.label])}"
-        if example.predicted != example.label:
-            told += f", taken for {escape(classes[example.predicted])}"
-        caption = f"<figcaption><b>{told}</b><br>{escape(example.name)}</figcaption>"
-        picture = f'<img alt="{escape(classes[example.label])}" src="{_picture(example.image)}">'
+        for level, shares in zip(example.levels, example.probabilities, strict=True):
+            top = int(shares.argmax())
+            kind, share = "ours" if top == example.label else "cnn", float(shares[top])
+            told = f'<td class="{kind}"><b>{escape(classes[top])}</b> {share:.2f}</td>'
+            lines.append(f'<tr><th scope="row">{level} px</th><td>{_bar(kind, share)}</td>{told}</tr>')
+        name = escape(classes[example.label])
+        taken = f", taken for {escape(classes[example.predicted])}" if example.predicted != example.label else ""
+        picture = f'<img alt="{name}" src="{png(example.image, 0.0, 1.0)}">'
         cards.append(
-            f'<figure class="card example"><div>{picture}<table>{"".join(lines)}</table></div>{caption}</figure>'
+            f'<figure class="card"><div class="beside">{picture}<table class="levels">{"".join(lines)}</table></div>'
+            f"<figcaption><b>{name}{taken}</b><br>{escape(example.name)}</figcaption></figure>"
         )
-    return "\n".join(cards)
+    return f'<div class="cards">{"".join(cards)}</div>' if cards else ""
 
 
-def _picture(image: Tensor) -> str:
-    """An image ``(C, m, m)`` from 0 to 1 as a PNG in the text of a ``data:`` address."""
-    from PIL import Image
-
-    pixels = (image * 255).round().to(torch.uint8).movedim(0, -1).cpu().numpy()
-    buffer = io.BytesIO()
-    Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _history(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
-    series = [
-        Series(key, {float(row["epoch"]) + 1: float(row[name]) if row.get(name) else None for row in rows})
-        for key, name in zip(("cnn", "ours"), names, strict=True)
-    ]
-    return line_chart(series, "epoch", " and ".join(names), whole=True)
-
-
-def _footer(root: Path, info: Mapping[str, Any], splits: ScaledSplits) -> str:
+def _made(root: Path, info: Mapping[str, Any], splits: ScaledSplits) -> dict[str, str]:
     metrics, config = info["metrics"], info["config"]
-    facts = {
+    return {
         "again": f"fourierscale train --config {root / 'config.toml'} --out ANOTHER-FOLDER",
         "data": f"{splits.source}; {splits.note}",
         "model": f"{info['model']}, {', '.join(f'{name}={value}' for name, value in info['overrides'].items())}",
@@ -264,4 +261,3 @@ def _footer(root: Path, info: Mapping[str, Any], splits: ScaledSplits) -> str:
         "splits": ", ".join(f"{name} {digest[:12]}" for name, digest in splits.hashes.items()),
         "made": time.strftime("%Y-%m-%d %H:%M"),
     }
-    return "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())

@@ -49,7 +49,7 @@ def test_the_page_needs_nothing_from_outside(server: ExploreServer) -> None:
     assert not re.search(r"(?:src|href)\s*=\s*[\"'](?!data:|#)|url\(|@import|https?://", page)
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert headers["Cache-Control"] == "no-store"
-    for style in ("prefers-color-scheme: dark", "max-width: 560px", "focus-visible"):
+    for style in ("light-dark(", "max-width: 560px", "focus-visible"):
         assert style in page
     assert server.server_address[0] == "127.0.0.1"
 

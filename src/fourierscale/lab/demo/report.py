@@ -5,28 +5,36 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from html import escape
-from importlib import resources
 from pathlib import Path
-from string import Template
 from typing import Literal
 
 import torch
 
 from fourierscale.functional import downscale
-from fourierscale.lab.demo.cnn import SmallCNN
-from fourierscale.lab.demo.rows import Row, result_rows
-from fourierscale.lab.demo.stages import Demo, Entry, Listener, Silent
+from fourierscale.lab.demo.lines import result_lines
+from fourierscale.lab.demo.stages import Demo, Listener, Silent
+from fourierscale.lab.tables.figures import both_ways, choose_digit
+from fourierscale.models.contract import as_levels
 from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, heat_map, line_chart
-from fourierscale.pages.pictures import BothWays, both_ways, choose_digit, judge, png
+from fourierscale.pages.elements import card, facts, pair, pair_state, png, row, section, skeleton, table, two
+from fourierscale.training.report import history_charts
 
-__all__ = ["page_style", "write_report"]
+__all__ = ["write_report"]
 
-SHOWN = (28, 19, 11)
-TITLE = "write the report"
+MAPS = (28, 19, 11)
+DIGITS, AMONG = 6, 96  # how many digits are shown, among how many the hardest are looked for
+LEAD = """<p class="lead">An image is a square of Fourier coefficients and downscaling crops its corner; a net whose
+every layer writes in the corner only what the corner says gives exact features, and exact answers, at every
+resolution.</p>"""
+TABLE = """<p><small>± standard error. Scale-Con: how often an image's loss is no larger than that of its downscaled
+versions. Equi-Err: relative squared difference between features of the downscaled image and downscaled features of the
+image; in single precision, anything near <span class="number">1e-13</span> is rounding.</small></p>"""
+FEATURES = """<p>The channel of the last layer that varies most. In each pair, left: features of the downscaled image;
+right: downscaled features of the image. The CNN takes one size only, so a smaller image reaches it padded with
+black.</p>"""
 
 
 def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | None = None) -> Path:
@@ -38,26 +46,46 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
         listener: Told when it begins and ends.
     """
     listener = listener or Silent()
-    listener.stage(TITLE)
-    started = time.perf_counter()
-    page = Template((resources.files("fourierscale.lab.demo") / "page.html").read_text(encoding="utf-8"))
-    resolutions = demo.splits.protocol.resolutions
-    text = page.substitute(
-        style=page_style(),
-        images=f"{demo.entries[0].metrics['images']:,}",
-        all_images=f"{len(demo.splits.test):,}",
-        lowest=min(resolutions),
-        highest=max(resolutions),
-        table=_table(result_rows(demo)),
-        legend=_legend(demo.entries),
-        accuracy=_over_resolution(demo.entries, "accuracy"),
-        loss=_over_resolution(demo.entries, "loss"),
-        maps=_maps(demo),
-        digits=_digits(demo),
-        train_loss=_over_epochs(demo, ("loss", "val_loss")),
-        train_accuracy=_over_epochs(demo, ("val_acc", "val_scale_con")),
-        epochs=len(demo.epochs),
-        footer=_footer(demo),
+    listener.stage("write the report")
+    started, resolutions = time.perf_counter(), demo.splits.protocol.resolutions
+    lines = [
+        row(line.name, line.accuracy, line.scale_con, line.equi_err, note=line.origin, kind=kind, colour=colour)
+        for line in result_lines(demo)
+        for kind, colour in [{"ours": ("strong", "ours"), "paper": ("faint", "faint")}.get(line.key, ("", line.key))]
+    ]
+    text = skeleton(
+        "the demo's results",
+        LEAD,
+        section(
+            "Results",
+            f"<p>MNIST digits, each at one resolution from {min(resolutions)} to {max(resolutions)} pixels; "
+            f"{demo.entries[0].metrics['images']:,} of {len(demo.splits.test):,} test images, the same for each net "
+            "measured here. The paper's figures are its own, as printed.</p>",
+            table(("model", "accuracy", "Scale-Con", "Equi-Err"), lines),
+            TABLE,
+        ),
+        section(
+            "Over resolution",
+            two(
+                card("accuracy", _over_resolution(demo, "accuracy")),
+                card("cross entropy, lower is better", _over_resolution(demo, "loss")),
+            ),
+        ),
+        section("Feature maps, both ways round", FEATURES, f'<div class="card">{"".join(_maps(demo))}</div>'),
+        section(
+            "One pass, an answer at every level",
+            f"<p>What the shipped net says of test digits at {demo.size} pixels: the probability of each class from "
+            "the coarsest level to the image itself, as if the digit had been downscaled. First three plain ones, then "
+            f'the hardest when small.</p><div class="cards">{"".join(_digits(demo))}</div>',
+        ),
+        section(
+            "Training, just now",
+            f"<p>scalenet-tiny, {len(demo.epochs)} epochs over the training images. Its training loss is a sum over "
+            "all levels, the validation loss that of the prediction alone.</p>",
+            history_charts(demo.epochs, ("log", "nines")),
+        ),
+        section("How this was made", facts(_made(demo))),
+        heading="Downscale the image or the features: the same numbers",
     )
     target = Path(path)
     target.write_text(text, encoding="utf-8")
@@ -65,93 +93,55 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
     return target
 
 
-def page_style() -> str:
-    """The style sheet that all pages share."""
-    return (resources.files("fourierscale.pages") / "style.css").read_text(encoding="utf-8")
-
-
-def _table(rows: Sequence[Row]) -> str:
-    lines = [
-        f'<tr class="{row.key}"><th scope="row"><span class="swatch {row.key}"></span>{escape(row.name)}'
-        f"<small>{escape(row.origin)}</small></th>"
-        f"<td>{row.accuracy}</td><td>{row.scale_con}</td><td>{row.equi_err}</td></tr>"
-        for row in rows
-    ]
-    return "\n".join(lines)
-
-
-def _legend(entries: Sequence[Entry]) -> str:
-    names = (f'<span><i class="swatch {entry.key}"></i>{escape(entry.name)}</span>' for entry in entries)
-    return "".join(names)
-
-
-def _over_resolution(entries: Sequence[Entry], what: Literal["accuracy", "loss"]) -> str:
+def _over_resolution(demo: Demo, what: Literal["accuracy", "loss"]) -> str:
     series = [
-        Series(entry.key, {float(r): value for r, value in entry.metrics[f"{what}_per_resolution"].items()})
-        for entry in entries
+        Series(entry.key, {float(r): v for r, v in entry.metrics[f"{what}_per_resolution"].items()}, entry.name)
+        for entry in demo.entries
     ]
     return line_chart(series, "resolution of the image in pixels", what, scale="log" if what == "loss" else "nines")
 
 
-def _over_epochs(demo: Demo, columns: Sequence[str]) -> str:
-    keys = ("cnn", "ours") if "loss" in columns else ("tiny", "ours")
-    series = [
-        Series(key, {float(row["epoch"]) + 1: float(row[column]) if row.get(column) else None for row in demo.epochs})
-        for key, column in zip(keys, columns, strict=True)
-    ]
-    return line_chart(series, "epoch", " and ".join(columns), scale="log" if "loss" in columns else "nines", whole=True)
-
-
-def _maps(demo: Demo) -> str:
+def _maps(demo: Demo) -> Iterator[str]:
     """The image, then for both nets the features of the small image and the small features of the image."""
-    digit = choose_digit(demo.splits)
-    shown = [r for r in SHOWN if r <= demo.size]
-    ours, cnn = demo.entries[0].model, next(e.model for e in demo.entries if isinstance(e.model, SmallCNN))
-    prepare = demo.splits.preprocessing
-    padded = replace(prepare, enlarge="zero", enlarge_size=demo.size)
-    columns = both_ways(cnn, padded, digit, shown), both_ways(ours, prepare, digit, shown)
-    rows = []
-    for r, of_cnn, of_ours in zip(shown, *columns, strict=True):
-        small = downscale(digit, r, demo.splits.protocol.kind)[0, 0].cpu()
+    digit, shown = choose_digit(demo.splits), [r for r in MAPS if r <= demo.size]
+    ours, _, cnn = (entry.model for entry in demo.entries)
+    found = (both_ways(net, net.preprocessing or demo.splits.preprocessing, digit, shown) for net in (cnn, ours))
+    for r, *both in zip(shown, *found, strict=True):
+        small = downscale(digit, r, demo.splits.protocol.kind)[0, 0]
         image = f'<img alt="the digit at {r} pixels" src="{png(small)}"><figcaption>{r} &times; {r}</figcaption>'
-        pairs = _pair("small CNN", of_cnn) + _pair("ours", of_ours)
-        rows.append(f'<div class="maps"><figure>{image}</figure>{pairs}</div>')
-    return "\n".join(rows)
-
-
-def _pair(name: str, both: BothWays) -> str:
-    low = float(min(both.of_small.min(), both.shrunk.min()))
-    high = float(max(both.of_small.max(), both.shrunk.max()))
-    kind = "good" if both.error < 1e-6 else "bad"
-    pictures = [
-        f'<img alt="{name}: {what}" title="{name}: {what}" src="{png(values, low, high, "magma")}">'
-        for what, values in (
-            ("features of the downscaled image", both.of_small),
-            ("downscaled features of the image", both.shrunk),
+        pairs = (
+            pair(key, name, pair_state(key, *maps))
+            for key, name, maps in zip(("cnn", "ours"), ("small CNN", "ours"), both, strict=True)
         )
-    ]
-    caption = f'{name}: difference <b class="{kind}">{both.error:.0e}</b>'
-    return f'<figure class="pair">{"".join(pictures)}<figcaption>{caption}</figcaption></figure>'
+        yield f'<div class="maps"><figure>{image}</figure>{"".join(pairs)}</div>'
 
 
-def _digits(demo: Demo) -> str:
-    cards = []
-    for judged in judge(demo.entries[0].model, demo.splits):
-        names = [f"{level} px" for level in judged.levels]
-        heat = heat_map(judged.probabilities, names, demo.splits.classes, judged.label)
-        last = judged.probabilities[-1]
-        best = max(range(len(last)), key=last.__getitem__)
-        caption = f"a {escape(demo.splits.classes[judged.label])}, taken for a {escape(demo.splits.classes[best])}"
-        if best == judged.label:
-            caption = f"a {escape(demo.splits.classes[best])}: {last[best]:.4f}"
-        image = f'<img alt="a test digit" src="{png(judged.image, 0.0, 1.0)}">'
-        cards.append(f'<figure class="digit"><div>{image}{heat}</div><figcaption>{caption}</figcaption></figure>')
-    return "\n".join(cards)
+@torch.inference_mode()
+def _digits(demo: Demo) -> Iterator[str]:
+    """Test digits at full resolution with their probabilities: half the first ones, half the hardest when small."""
+    model, test, classes = demo.entries[0].model, demo.splits.test, [escape(name) for name in demo.splits.classes]
+    images = test.images[torch.arange(min(AMONG, len(test)))].float() / 255
+    x, labels = demo.splits.preprocessing(images).to(demo.device), test.labels[: len(images)].cpu()
+    shares = torch.cat(
+        [as_levels(model(part)).float().softmax(-1).cpu() for part in torch.split(x, 32)]
+    )  # (B, L, classes)
+    levels = [f"{name} px" for name in model.level_names(demo.size)][-shares.shape[1] :]
+    easy = list(range(min(DIGITS - DIGITS // 2, len(x))))
+    coarsest = shares[torch.arange(len(x)), 0, labels]
+    hard = [item for item in coarsest.argsort().tolist() if item not in easy][: DIGITS // 2]
+    for item in (*easy, *hard):
+        label, last = int(labels[item]), shares[item, -1]
+        best = int(last.argmax())
+        told = f": {last[best]:.4f}" if best == label else f", taken for a {classes[best]}"
+        heat = heat_map(shares[item].tolist(), levels, demo.splits.classes, label)
+        image = f'<img alt="a test digit" src="{png(images[item], 0.0, 1.0)}">'
+        caption = f"<figcaption>a {classes[label]}{told}</figcaption>"
+        yield f'<figure><div class="beside">{image}{heat}</div>{caption}</figure>'
 
 
-def _footer(demo: Demo) -> str:
+def _made(demo: Demo) -> dict[str, str]:
     device = torch.cuda.get_device_name() if demo.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    facts = {
+    return {
         "command": f"fourierscale demo --limit {demo.settings.limit}",
         "weights": "those that ship with the package; 'fourierscale train --config mnist-best' trains such",
         "data": f"{demo.splits.source}; {demo.splits.note}",
@@ -161,4 +151,3 @@ def _footer(demo: Demo) -> str:
         "times": "; ".join(f"{title} {seconds:.0f} s" for title, seconds in demo.seconds.items()),
         "made": time.strftime("%Y-%m-%d %H:%M"),
     }
-    return "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())

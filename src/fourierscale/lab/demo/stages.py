@@ -7,18 +7,16 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from fourierscale.data import ScaledSplits, load_protocol
-from fourierscale.lab.demo.cnn import SmallCNN, train_cnn
-from fourierscale.models import ImageModel, load_model
-from fourierscale.models.registry import load_pretrained
+from fourierscale.models import ImageModel, load_model, load_pretrained
 from fourierscale.training import EvalConfig, StoppedError, load_config, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.evaluate import evaluate
@@ -27,6 +25,7 @@ __all__ = ["Demo", "DemoSettings", "Entry", "Listener", "run_demo"]
 
 PROTOCOL, PRETRAINED = "mnist-scale", "scalenet-mnist"
 TINY = "scalenet-tiny"
+CNN = ("model.name=cnn-small", "data.batch_size=64", "optim.lr=5e-3", "optim.schedule=onecycle")
 
 
 @dataclass(frozen=True)
@@ -61,25 +60,19 @@ class Listener(Protocol):
 
     def stage(self, title: str) -> None:
         """A stage begins."""
+        return None
 
     def done(self, seconds: float) -> None:
         """The stage has ended."""
+        return None
 
     def report(self, text: str, fraction: float | None) -> None:
         """So much of the stage is done; ``None`` where the text is news."""
+        return None
 
 
-class Silent:
+class Silent(Listener):
     """A listener that keeps it to itself."""
-
-    def stage(self, title: str) -> None:
-        """Nothing."""
-
-    def done(self, seconds: float) -> None:
-        """Nothing."""
-
-    def report(self, text: str, fraction: float | None) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +146,12 @@ def run_demo(
         seconds[title] = time.perf_counter() - started
         listener.done(seconds[title])
 
+    def measured(*parts: Any) -> Entry:
+        entry = Entry(*parts)
+        accuracy, images = entry.metrics["accuracy"], entry.metrics["images"]
+        listener.report(f"accuracy {accuracy:.4f} on {images:,} test images", None)
+        return entry
+
     with stage("get MNIST"):
         splits = load_protocol(PROTOCOL, data_dir=settings.data_dir, offline=settings.offline, report=listener.report)
         listener.report(f"source: {splits.source}", None)
@@ -160,68 +159,46 @@ def run_demo(
     demo = Demo(settings, splits, device, seconds=seconds)
     with stage(f"measure the shipped weights of {PRETRAINED}"):
         model = (pretrained or (lambda: load_pretrained(PRETRAINED)))()
-        demo.entries.append(Entry("ours, shipped weights", "ours", "shipped", model, _measure(demo, model, listener)))
-        listener.report(_summary(demo.entries[-1]), None)
+        config = EvalConfig(batch_size=settings.batch_size, limit=settings.limit, sample=_sample(settings))
+        metrics = evaluate(model, splits, config, device=device, report=listener.report)
+        ours = measured("ours, shipped weights", "ours", "shipped", model, metrics)
     with stage("train and measure a small plain CNN"):
-        cnn = train_cnn(
-            splits.train,
-            len(splits.classes),
-            demo.size,
-            settings.cnn_epochs,
-            seed=settings.seed,
-            device=device,
-            report=listener.report,
-        )
-        demo.entries.append(Entry("small CNN", "cnn", "trained just now", cnn, _measure(demo, cnn, listener)))
-        listener.report(_summary(demo.entries[-1]), None)
+        model, metrics, _ = _train("mnist-baseline", [*CNN, f"train.epochs={settings.cnn_epochs}"], demo, listener)
+        cnn = measured("small CNN", "cnn", "trained just now", model, metrics)
     with stage(f"train and measure {TINY}"):
-        demo.entries.insert(1, _tiny(demo, folder / TINY, listener))
-        listener.report(_summary(demo.entries[1]), None)
+        own = [f"train.epochs={settings.tiny_epochs}", *settings.tiny_settings]
+        model, metrics, demo.epochs = _train("tiny", own, demo, listener, folder / TINY)
+        tiny = measured("ours, tiny", "tiny", "trained just now", model, metrics)
+    demo.entries = [ours, tiny, cnn]
     return demo
 
 
-def _measure(demo: Demo, model: ImageModel, listener: Listener) -> dict[str, Any]:
-    settings, prepare = demo.settings, demo.splits.preprocessing
-    if isinstance(model, SmallCNN):
-        prepare = replace(prepare, enlarge="zero", enlarge_size=demo.size)
-    config = EvalConfig(batch_size=settings.batch_size, limit=settings.limit, sample=_sample(settings))
-    return evaluate(model, demo.splits, config, preprocessing=prepare, device=demo.device, report=listener.report)
+def _train(
+    preset: str, settings: Sequence[str], demo: Demo, listener: Listener, keep: Path | None = None
+) -> tuple[ImageModel, dict[str, Any], list[dict[str, str]]]:
+    """Train into a folder of its own, then keep weights and log: a second demo may write over the first.
 
-
-def _tiny(demo: Demo, folder: Path, listener: Listener) -> Entry:
-    """Train into a folder of its own, then keep weights and log: a second demo may write over the first."""
-    settings = demo.settings
-    config = load_config(
-        "tiny",
-        [
-            f"train.epochs={settings.tiny_epochs}",
-            f"train.seed={settings.seed}",
-            "train.progress=false",
-            f"eval.limit={settings.limit}",
-            f"eval.sample={_sample(settings)}",
-            *settings.tiny_settings,
-        ],
-    )
+    Returns:
+        The model, what was measured, and its log.
+    """
+    limits = [f"eval.limit={demo.settings.limit}", f"eval.sample={_sample(demo.settings)}"]
+    common = [f"train.seed={demo.settings.seed}", "train.progress=false", *limits]
+    config = load_config(preset, [*common, *settings])
     with tempfile.TemporaryDirectory() as scratch, _epochs(listener):
         run = Path(scratch) / "run"
         try:
             metrics = train(config, run, splits=demo.splits)
         except StoppedError:  # whose advice is how to continue a run that ends with this folder
             raise KeyboardInterrupt from None
-        demo.epochs = read_log(run / "log.csv")
-        folder.mkdir(exist_ok=True)
-        for name in ("config.toml", "log.csv", "metrics.json", "model.json", "model.safetensors"):
-            shutil.copyfile(run / name, folder / name)
-    return Entry("ours, tiny", "tiny", "trained just now", load_model(folder), metrics)
+        if keep is not None:
+            keep.mkdir(exist_ok=True)
+            for name in ("config.toml", "log.csv", "metrics.json", "model.json", "model.safetensors"):
+                shutil.copyfile(run / name, keep / name)
+        return load_model(run), metrics, read_log(run / "log.csv")
 
 
 def _sample(settings: DemoSettings) -> int:
     return min(settings.sample, settings.limit or settings.sample)
-
-
-def _summary(entry: Entry) -> str:
-    metrics = entry.metrics
-    return f"accuracy {metrics['accuracy']:.4f} on {metrics['images']:,} test images"
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from html import escape
 from importlib import resources
 from string import Template
 from typing import Any
 
-from fourierscale.lab.demo.report import page_style
+from fourierscale.pages.elements import said, skeleton
 
 __all__ = ["build_page", "read_part"]
 
@@ -30,15 +29,24 @@ def build_page(about: dict[str, Any], engine: str | None = None, precision: str 
         precision: A sentence about the size of rounding.
     """
     grey, keys = about["channels"] == 1, [net["key"] for net in about["nets"]]
-    return Template(read_part("page.html")).substitute(
-        title="Draw, then change the size" if grey else "Choose a picture, then change its size",
+    body = Template(read_part("body.html")).substitute(
         lead=OTHER if keys[0] != "ours" else OURS + BESIDE * ("cnn" in keys),
-        style=page_style() + read_part("page.css"),
         pad_label="draw here with a mouse or a finger, or drop a picture" if grey else "drop a picture here",
-        precision=escape(precision),
-        about=json.dumps(about).replace("</", "<\\/"),
-        engine=engine or f"<script>\n{read_part('remote.js')}</script>",
-        script="\n".join(read_part(name) for name in ("pad.js", "views.js", "page.js")),
+        precision=said(precision),
+    )
+    data = json.dumps(about).replace("</", "<\\/")
+    scripts = "\n".join(read_part(name) for name in ("pad.js", "views.js", "page.js"))
+    elements = (
+        f'<script type="application/json" id="about">{data}</script>',
+        engine or f"<script>\n{read_part('remote.js')}</script>",
+        f"<script>\n{scripts}</script>",
+    )
+    return skeleton(
+        "explore",
+        body,
+        heading="Draw, then change the size" if grey else "Choose a picture, then change its size",
+        script="\n".join(elements),
+        kind="explore",
     )
 
 

@@ -47,7 +47,7 @@ function bars(rows, classes) {
       const x = (left + j * step + 1.5).toFixed(1), wide = (step - 3).toFixed(1), share = values ? values[label] : 0;
       const tall = Math.max(share * (height - 6), values ? 0.6 : 0);
       parts.push(`<rect class="track" x="${x}" y="${base - 1}" width="${wide}" height="1"/>`);
-      parts.push(`<rect class="bar${label === top ? " top" : ""}" x="${x}" y="${(base - tall).toFixed(2)}" width="${wide}" `);
+      parts.push(`<rect class="share${label === top ? " top" : ""}" x="${x}" y="${(base - tall).toFixed(2)}" width="${wide}" `);
       parts.push(`height="${tall.toFixed(2)}"><title>${name}, ${safe(classes[label])}: ${share.toFixed(4)}</title></rect>`);
     });
   });

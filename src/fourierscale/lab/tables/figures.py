@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,14 +13,29 @@ from fourierscale.auditing import Audit, audit
 from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.functional import downscale
 from fourierscale.functional.resample import Kind
+from fourierscale.metrics import shrink_features
 from fourierscale.models import ImageModel, Preprocessing, load_pretrained
-from fourierscale.pages.pictures import BothWays, both_ways, choose_digit
+from fourierscale.testing import relative_error
 
-__all__ = ["Figures", "Net", "layer_errors", "make_figures", "shipped_figures"]
+__all__ = ["BothWays", "Figures", "Net", "both_ways", "choose_digit", "layer_errors", "make_figures", "shipped_figures"]
 
 SHIPPED = {"mnist-scale": "scalenet-mnist", "mnist-scale-gaussian": "scalenet-mnist-gaussian"}
 """Weights for digits that are downscaled ideally and for those that are not, by protocol."""
 PLAIN = "cnn-small"
+
+
+class BothWays(NamedTuple):
+    """One channel of a model's last feature map at one resolution.
+
+    Attributes:
+        of_small: Features of the downscaled image ``(m, m)``.
+        shrunk: Downscaled features of the image, of the same size.
+        error: Relative squared difference over all channels.
+    """
+
+    of_small: Tensor
+    shrunk: Tensor
+    error: float
 
 
 @dataclass(frozen=True)
@@ -115,3 +131,35 @@ def layer_errors(found: Audit, module: str) -> list[list[float]]:
     """Errors of the layers of one class, layer by resolution."""
     layers = [layer for layer in found.layers if layer.module == module]
     return [[layer.errors[found.kind][r] for r in found.resolutions] for layer in layers]
+
+
+def choose_digit(splits: ScaledSplits, label: int = 5) -> Tensor:
+    """The first test image of a class (of any, if there is none), pixels from 0 to 1, ``(1, C, n, n)``."""
+    items = (splits.test.labels == label).nonzero().flatten().tolist() or [0]
+    return splits.test.images[torch.tensor(items[:1])].float() / 255
+
+
+@torch.inference_mode()
+def both_ways(
+    model: ImageModel, preprocessing: Preprocessing, pixels: Tensor, resolutions: Sequence[int]
+) -> list[BothWays]:
+    """Features of the downscaled image and downscaled features of the image, for each resolution.
+
+    The channel is the one that varies most over the image.
+
+    Args:
+        model: Has ``features``.
+        preprocessing: How pixels become its input.
+        pixels: One image ``(1, C, n, n)`` from 0 to 1.
+        resolutions: Where to look.
+    """
+    size, x = int(pixels.shape[-1]), pixels.to(next(model.parameters()).device)
+    large = model.features(preprocessing(x)).float()
+    channel = int(model.feature_maps(large, size)[0].flatten(1).var(1).argmax())
+    found = []
+    for r in resolutions:
+        small = model.features(preprocessing(preprocessing.downscale(x, r))).float()
+        shrunk = shrink_features(large, small, r / size, model.domain, preprocessing)
+        maps = [model.feature_maps(value, r)[0, channel].cpu() for value in (small, shrunk)]
+        found.append(BothWays(maps[0], maps[1], relative_error(shrunk, small)))
+    return found

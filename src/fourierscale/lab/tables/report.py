@@ -8,10 +8,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
-from string import Template
 
 from fourierscale.data.errors import DataError
-from fourierscale.lab.demo.report import page_style
 from fourierscale.lab.tables.figures import Figures, shipped_figures
 from fourierscale.lab.tables.maps import layer_section, map_section, structure_section
 from fourierscale.lab.tables.results import Result, Results, read_results
@@ -21,10 +19,19 @@ from fourierscale.lab.tables.sections import charts, errors, how, row_class
 from fourierscale.lab.tables.structure import Structure, structures
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES
+from fourierscale.pages.elements import row, section, skeleton
+from fourierscale.pages.elements import table as grid
 
 __all__ = ["build_page", "write_report"]
 
-BEST = ' class="best"'
+LEAD = """<p class="lead"><i>Truly Scale-Equivariant Deep Nets with Fourier Layers</i> (Rahman and Yeh, NeurIPS 2023),
+table by table: what this library measures, what the paper prints, and the difference.</p>"""
+FIGURES = """Figures are means over seeds, ± their standard deviation. Acc counts every test image. Scale-Con: how often
+an image's loss is no larger than that of its downscaled versions, over all of them. Equi-Err: relative squared
+difference between features of the downscaled image and downscaled features of the image; in single precision, anything
+near <span class="number">1e-13</span> is rounding."""
+COMMANDS = "<pre><code>fourierscale reproduce run TABLE\nfourierscale reproduce report</code></pre>"
+ALONE = "From the files in results/ alone, feature maps from the weights that ship with the package, on"
 
 
 def write_report(
@@ -71,34 +78,34 @@ def build_page(results: Results, figures: Sequence[Figures] = (), measured: Sequ
     begun = {name for name, rows in cells.items() if any(cell.values for row in rows for cell in row)}
     tables = [table for table in TABLES.values() if table.name in begun]
     others = [table for table in TABLES.values() if table.name not in begun]
-    folder = resources.files("fourierscale.lab.tables")
-    page = Template((folder / "page.html").read_text(encoding="utf-8"))
     rows = sum(len(table.rows) for table in TABLES.values())
-    filled = sum(any(cell.values for cell in row) for table in cells.values() for row in table)
+    filled = sum(any(cell.values for cell in line) for lines in cells.values() for line in lines)
     links = [(table.name, table.title) for table in tables]
     links += [("maps", "Feature maps"), ("layers", "Equivariance error, layer by layer")] if figures else []
     links += [("structure", "Which frequencies depend on which")] if measured else []
     links += [("not-run", "Tables not run")] if others else []
-    return page.substitute(
-        style=page_style() + (folder / "page.css").read_text(encoding="utf-8"),
-        script=(folder / "page.js").read_text(encoding="utf-8"),
-        summary=f"{len(results.all)} runs fill {filled} of {rows} rows; the others are marked as not run.",
-        links="".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in links),
-        tables="\n".join(_section(table, cells[table.name], results) for table in tables)
-        or '<p class="card">No row has been run yet.</p>',
-        maps=(map_section(figures) + layer_section(figures) if figures else "")
-        + (structure_section(measured) if measured else ""),
-        not_run=_not_run([(table, cells[table.name]) for table in others]),
-        others=_other_runs(results),
-        made=time.strftime("%Y-%m-%d"),
+    contents = "".join(f'<li><a href="#{name}">{escape(title)}</a></li>' for name, title in links)
+    summary = f"{len(results.all)} runs fill {filled} of {rows} rows; the others are marked as not run."
+    script = (resources.files("fourierscale.lab.tables") / "page.js").read_text(encoding="utf-8")
+    return skeleton(
+        "the paper's tables, trained again",
+        LEAD,
+        f"<p>{summary} {FIGURES}</p><nav><ul>{contents}</ul></nav>",
+        *(_section(table, cells[table.name], results) for table in tables),
+        "" if tables else '<p class="card">No row has been run yet.</p>',
+        map_section(figures) + layer_section(figures) if figures else "",
+        structure_section(measured) if measured else "",
+        _not_run([(table, cells[table.name]) for table in others]),
+        _other_runs(results),
+        section("How this page was made", COMMANDS, f"<p><small>{ALONE} {time.strftime('%Y-%m-%d')}.</small></p>"),
+        heading="The paper's tables, trained again",
+        script=f"<script>\n{script}</script>",
     )
 
 
 def _section(table: Table, cells: Sequence[Sequence[Cell]], results: Results) -> str:
-    return (
-        f'<section id="{table.name}"><h2>{escape(table.title)}</h2>{_about(table)}'
-        f"{_grid(table, cells)}{errors(table, results)}{charts(table, results)}{how(table, results)}</section>"
-    )
+    below = errors(table, results), charts(table, results), how(table, results)
+    return section(table.title, _about(table), _grid(table, cells), *below, key=table.name)
 
 
 def _not_run(tables: Sequence[tuple[Table, Sequence[Sequence[Cell]]]]) -> str:
@@ -109,8 +116,8 @@ def _not_run(tables: Sequence[tuple[Table, Sequence[Sequence[Cell]]]]) -> str:
     for table, cells in tables:
         summary = f"<summary>{escape(table.title)}<small>{table.name}</small></summary>"
         parts.append(f'<details class="card" id="{table.name}">{summary}{_about(table)}{_grid(table, cells)}</details>')
-    intro = "<h2>Tables not run</h2><p>No row of these has a result yet; they open to the paper's figures.</p>"
-    return f'<section id="not-run">{intro}{"".join(parts)}</section>'
+    intro = "<p>No row of these has a result yet; they open to the paper's figures.</p>"
+    return section("Tables not run", intro, *parts, key="not-run")
 
 
 def _about(table: Table) -> str:
@@ -121,32 +128,24 @@ def _about(table: Table) -> str:
 
 
 def _grid(table: Table, cells: Sequence[Sequence[Cell]]) -> str:
-    head = "".join(f'<th scope="col">{escape(column.title)}</th>' for column in table.columns)
-    lines = [_line(table, row, figures) for row, figures in zip(table.rows, cells, strict=True)]
-    return (
-        f'<div class="card scroll"><table><thead><tr><th scope="col">model</th>{head}<th scope="col">seeds</th>'
-        f"</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-    )
+    lines = (_line(table, line, figures) for line, figures in zip(table.rows, cells, strict=True))
+    return grid(("model", *(column.title for column in table.columns), "seeds"), lines)
 
 
-def _line(table: Table, row: TableRow, cells: Sequence[Cell]) -> str:
+def _line(table: Table, line: TableRow, cells: Sequence[Cell]) -> str:
     seeds = sorted({len(cell.values) for cell in cells if cell.values})
     if not seeds:  # one short line: the paper's figures, and that nothing stands beside them
-        figures = "".join(f"<td>{_paper(table, cell)}</td>" for cell in cells)
-        return f'<tr class="missing"><th scope="row">{escape(row.label)}</th>{figures}<td>not run</td></tr>'
+        return row(line.label, *(_paper(table, cell) for cell in cells), "not run", kind="faint")
     count = " to ".join(map(str, seeds[:1] if len(seeds) == 1 else (seeds[0], seeds[-1])))
-    figures = "".join(f"<td>{_cell(table, cell)}</td>" for cell in cells)
-    return (
-        f'<tr{BEST if row.key.startswith("ours-best") else ""}><th scope="row"><i class="swatch {row_class(row)}"></i>'
-        f"{escape(row.label)}</th>{figures}<td>{count}</td></tr>"
-    )
+    kind = "strong" if line.key.startswith("ours-best") else ""
+    return row(line.label, *(_cell(table, cell) for cell in cells), count, kind=kind, colour=row_class(line))
 
 
 def _cell(table: Table, cell: Cell) -> str:
     """Ours, and below it the paper's and the difference; nothing is invented where nothing was run."""
-    # a figure is never broken; in a narrow column the spread stands below the mean
-    parts = "".join(f"<span>{escape(part)}</span> " for part in cell.text().replace(" ± ", "|± ").split("|"))
-    ours = parts.strip() if cell.values else '<span class="none">not run</span>'
+    mean, _, spread = cell.text().partition(" ± ")  # in a narrow column the spread stands below the mean
+    ours = escape(mean) + (f' <span class="spread">± {escape(spread)}</span>' if spread else "")
+    ours = ours if cell.values else '<span class="none">not run</span>'
     difference = None if table.other_protocol else cell.difference
     # the paper prints two digits of Equi-Err: a smaller difference says nothing
     if difference is None or (cell.metric == "equi_err" and abs(difference) < 0.005):
@@ -169,19 +168,14 @@ def _other_runs(results: Results) -> str:
     lines = [_other_run(result) for result in results.all if result.key not in keys]
     if not lines:
         return ""
-    return (
-        "<section><h2>Other runs</h2><p>Results that belong to no row, because something in their recipe differs.</p>"
-        '<div class="card scroll"><table><thead><tr><th scope="col">result</th><th scope="col">Acc</th>'
-        '<th scope="col">Scale-Con</th><th scope="col">Equi-Err</th></tr></thead><tbody>'
-        f"{''.join(lines)}</tbody></table></div></section>"
-    )
+    about = "<p>Results that belong to no row, because something in their recipe differs.</p>"
+    return section("Other runs", about, grid(("result", "Acc", "Scale-Con", "Equi-Err"), lines))
 
 
 def _other_run(result: Result) -> str:
-    fields = [f"{name}={value}" for name, value in identity(result.config).items()]
+    fields = ", ".join(f"{name}={value}" for name, value in identity(result.config).items())
     metrics = [
         "-" if result.metrics.get(name) is None else shown(float(result.metrics[name]), name)
         for name in ("accuracy", "scale_con", "equi_err")
     ]
-    figures = "".join(f"<td>{value}</td>" for value in metrics)
-    return f'<tr><th scope="row">{escape(result.name)}<small>{escape(", ".join(fields))}</small></th>{figures}</tr>'
+    return row(result.name, *metrics, note=fields)

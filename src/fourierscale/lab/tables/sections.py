@@ -12,6 +12,7 @@ from fourierscale.lab.tables.results import Result, Results
 from fourierscale.lab.tables.rows import COLOUR, DIGITS, TITLES, Column, Table, TableRow
 from fourierscale.lab.tables.runs import cell_key, run_columns, train_command
 from fourierscale.pages.charts import Scale, Series, line_chart
+from fourierscale.pages.elements import card, legend, two
 
 __all__ = ["charts", "errors", "how", "row_class"]
 
@@ -45,20 +46,20 @@ def charts(table: Table, results: Results) -> str:
     of = f" ({column.title})" if column.settings else ""
     levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]
     over = [(row, [_over_resolution(run) for run in runs]) for row, runs in found]
-    cards = [_card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels", "nines"))]
+    cards = [card(f"accuracy over resolution{of}", _mean_chart(over, "accuracy", "resolution in pixels", "nines"))]
     if levelled:  # a model without levels has one answer, at the image's own resolution
         over = [(row, [_over_levels(run, table) for run in runs]) for row, runs in levelled]
-        cards.append(_card(f"cross entropy over levels{of}", _mean_chart(over, "loss", "band", "log")))
+        cards.append(card(f"cross entropy over levels{of}", _mean_chart(over, "loss", "band", "log")))
     logged = [(row, [run for run in runs if run.history.get("epoch")]) for row, runs in found]
     logged = [(row, runs) for row, runs in logged if runs]
     if logged:
         cards += [
-            _card(f"training loss{of}, first seed", _history(logged, "loss", "log")),
-            _card(f"accuracy on validation images{of}, first seed", _history(logged, "val_acc", "nines")),
+            card(f"training loss{of}, first seed", _history(logged, "loss", "log")),
+            card(f"accuracy on validation images{of}, first seed", _history(logged, "val_acc", "nines")),
         ]
-    legend = "".join(f'<span><i class="swatch {row_class(row)}"></i>{escape(row.label)}</span>' for row, _ in found)
-    note = "" if logged else '<p class="quiet"><small>No history was kept of these runs.</small></p>'
-    return f'<div class="legend">{legend}</div><div class="two">{"".join(cards)}</div>{note}'
+    names = legend({row_class(row): row.label for row, _ in found})
+    note = "" if logged else "<p><small>No history was kept of these runs.</small></p>"
+    return names + two(*cards) + note
 
 
 def errors(table: Table, results: Results) -> str:
@@ -72,7 +73,7 @@ def errors(table: Table, results: Results) -> str:
             largest.append(f"{max(known):.4f} in {TITLES[metric]}")
     if not largest:
         return ""
-    return f'<p class="quiet"><small>Standard error from the number of images: up to {", ".join(largest)}.</small></p>'
+    return f"<p><small>Standard error from the number of images: up to {', '.join(largest)}.</small></p>"
 
 
 def how(table: Table, results: Results) -> str:
@@ -110,10 +111,6 @@ def _facts(row: TableRow, column: Column, runs: Sequence[Result]) -> str:
     return f"<pre><code>{escape(command)}</code></pre><p><small>{escape('; '.join(facts))}</small></p>"
 
 
-def _card(title: str, chart: str) -> str:
-    return f'<div class="card"><h3>{escape(title)}</h3>{chart}</div>'
-
-
 def _over_resolution(run: Result) -> dict[float, float]:
     return {float(place): value for place, value in run.metrics.get("accuracy_over_resolution", {}).items()}
 
@@ -134,8 +131,8 @@ def _mean_chart(
     for row, runs in found:
         places = [place for place in runs[0] if all(place in run for run in runs)]
         points = {place: statistics.fmean(run[place] for run in runs) for place in places}
-        series.append(Series(row_class(row), points))
-    return line_chart(series, x_label, name, scale)
+        series.append(Series(row_class(row), points, row.label))
+    return line_chart(series, x_label, name, scale, named=False)
 
 
 def _history(found: Sequence[Found], name: str, scale: Scale) -> str:
@@ -144,5 +141,5 @@ def _history(found: Sequence[Found], name: str, scale: Scale) -> str:
         history = runs[0].history
         values = history.get(name) or [None] * len(history["epoch"])
         points = {float(epoch or 0) + 1: value for epoch, value in zip(history["epoch"], values, strict=True)}
-        series.append(Series(row_class(row), points))
-    return line_chart(series, "epoch", name.replace("_", " "), scale)
+        series.append(Series(row_class(row), points, row.label))
+    return line_chart(series, "epoch", name.replace("_", " "), scale, named=False)
