@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from fourierscale.lab.baselines.parts.disco_basis import disco_basis
 from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d
+from fourierscale.lab.baselines.parts.scales import MeanPool2d
 from fourierscale.lab.baselines.parts.steerable import LiftingConv2d, ScaleConv2d, steerable_resnet
-from fourierscale.lab.baselines.scales import MeanPool2d
 
 __all__ = ["DoublingConv2d", "PixelMean", "build_disco_mnist", "build_disco_stl10"]
 

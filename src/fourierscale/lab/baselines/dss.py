@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fourierscale.lab.baselines.parts.fixed import add_fixed, fixed
 from fourierscale.lab.baselines.parts.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d
-from fourierscale.lab.baselines.scales import split_scales, stack_scales
+from fourierscale.lab.baselines.parts.scales import split_scales, stack_scales
 from fourierscale.nn.checks import choice, positive
 
 __all__ = ["DilatedScaleConv2d", "DssInit", "GaussianLift", "build_dss_mnist", "build_dss_stl10", "discrete_gaussian"]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.functional.constants import constant
-from fourierscale.lab.baselines.half import halved
 from fourierscale.lab.baselines.parts.frames import MnistFrame, Place, WideResNet, register_in_frame
+from fourierscale.lab.baselines.parts.half import halved
+from fourierscale.lab.baselines.parts.scales import max_over_scales, stack_scales
 from fourierscale.lab.baselines.parts.separable import times_each
-from fourierscale.lab.baselines.scales import max_over_scales, stack_scales
 
 CITATION = "Kanazawa et al., Locally Scale-Invariant Convolutional Neural Networks, 2014"
 

@@ -22,8 +22,8 @@ from fourierscale.kernels import Backend
 from fourierscale.kernels.layout import channel_first, frequency_first
 from fourierscale.lab.baselines.parts.disco_basis import disco_basis
 from fourierscale.lab.baselines.parts.hermite import hermite_basis
+from fourierscale.lab.baselines.parts.scales import ScaleBatchNorm2d
 from fourierscale.lab.baselines.parts.steerable import ScaleConv2d
-from fourierscale.lab.baselines.scales import ScaleBatchNorm2d
 from fourierscale.lab.bench.cases import PAIR, Case
 from fourierscale.lab.bench.peers import FnoLayer, NaiveNet, NaivePair, PlainCNN, plain_pair
 from fourierscale.models import ScaleClassifier, create_model, model_info

@@ -5,8 +5,8 @@ import sys
 
 import torch
 
-from fourierscale.lab.baselines.largest import largest_of_images, largest_of_windows
-from fourierscale.lab.baselines.norms import fused_norm_relu, fused_scale_relu
+from fourierscale.lab.baselines.kernels.largest import largest_of_images, largest_of_windows
+from fourierscale.lab.baselines.kernels.norms import fused_norm_relu, fused_scale_relu
 from tests.kernels.triton_cases import LIMIT, check
 
 HALF = 1e-4  # relative squared error in bfloat16

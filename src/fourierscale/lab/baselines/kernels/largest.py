@@ -1,10 +1,12 @@
 """The largest of a few numbers that lie at equal distances, in Triton: a maximum over scales, pooling of windows.
 
 Numbers lie as ``(A, K, B, K', C)``; the maximum is over ``K`` and ``K'``. A byte tells which of at most eight were the
-largest, for the gradient.
+largest, for the gradient: autograd would keep all of the numbers, and compare each with the largest once more.
 """
 
 from __future__ import annotations
+
+from typing import Any, TypeAlias
 
 import torch
 import triton
@@ -12,12 +14,51 @@ import triton.language as tl
 from torch import Tensor
 
 from fourierscale.kernels.triton_launch import on_its_device
+from fourierscale.lab.baselines.parts.half import format_of
+
+__all__ = ["largest_of_images", "largest_of_windows"]
 
 BLOCK = 1024
+Shape: TypeAlias = tuple[int, int, int, int, int]
+
+
+def largest_of_images(x: Tensor, count: int) -> Tensor:
+    """Images ``(count * B, C, H, W)`` to ``(B, C, H, W)``, the largest of each sample; equals share the gradient."""
+    size = (len(x) // count, *x.shape[1:])
+    y: Tensor = _Largest.apply(x, (1, count, 1, 1, x.numel() // count), size, True)
+    return y
+
+
+def largest_of_windows(x: Tensor, window: int) -> Tensor:
+    """``MaxPool2d(window)`` of images whose sides are multiples of it; the first of equal ones has the gradient."""
+    images, channels, height, width = x.shape
+    down, across = height // window, width // window
+    lines, ends = (images, channels) if format_of(x) is torch.channels_last else (images * channels, 1)
+    shape = (lines * down, window, across, window, ends)
+    y: Tensor = _Largest.apply(x, shape, (images, channels, down, across), False)
+    return y
+
+
+class _Largest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: Shape, size: tuple[int, ...], share: bool) -> Tensor:
+        ctx.format = format_of(x)
+        ctx.shape, ctx.size = shape, x.shape
+        y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=ctx.format)
+        ctx.save_for_backward(largest_forward(x.contiguous(memory_format=ctx.format), y, shape, share))
+        return y
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (which,) = ctx.saved_tensors
+        dx = torch.empty(ctx.size, dtype=gradient.dtype, device=gradient.device, memory_format=ctx.format)
+        largest_backward(gradient.contiguous(memory_format=ctx.format), which, dx, ctx.shape)
+        return dx, None, None, None
 
 
 @on_its_device
-def largest_forward(x: Tensor, y: Tensor, shape: tuple[int, int, int, int, int], share: bool) -> Tensor:
+def largest_forward(x: Tensor, y: Tensor, shape: Shape, share: bool) -> Tensor:
     """Write the largest numbers to ``y``, ``(A, B, C)`` in memory, and return which they were.
 
     Args:
@@ -35,7 +76,7 @@ def largest_forward(x: Tensor, y: Tensor, shape: tuple[int, int, int, int, int],
 
 
 @on_its_device
-def largest_backward(gradient: Tensor, which: Tensor, dx: Tensor, shape: tuple[int, int, int, int, int]) -> None:
+def largest_backward(gradient: Tensor, which: Tensor, dx: Tensor, shape: Shape) -> None:
     """Write the gradient of the numbers to ``dx``, which lies in memory as they do."""
     _, rows, b, columns, c = shape
     backward_kernel[(triton.cdiv(len(which), BLOCK),)](

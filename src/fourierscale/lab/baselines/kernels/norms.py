@@ -14,12 +14,67 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch import Tensor
+from torch import Tensor, nn
 
 from fourierscale.kernels.triton_launch import on_its_device
+from fourierscale.lab.baselines.parts.half import format_of
+
+__all__ = ["fused_norm_relu", "fused_scale_relu"]
 
 ROWS = 1024
-"""That a program goes down, of images that lie channels last."""
+"""Rows that a program goes down, of images that lie channels last."""
+
+
+def fused_norm_relu(norm: nn.BatchNorm2d, x: Tensor, dropout: float) -> Tensor:
+    """The norm in training, ReLU and dropout; the norm's averages move as the norm moves them."""
+    x = x.contiguous(memory_format=format_of(x))
+    y, mean, variance = _NormRelu.apply(x, norm.weight, norm.bias, norm.eps, dropout)
+    if norm.running_mean is not None and norm.running_var is not None and norm.num_batches_tracked is not None:
+        samples = x.numel() // x.shape[1]
+        with torch.no_grad():
+            norm.num_batches_tracked += 1
+            share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
+            norm.running_mean += share * (mean - norm.running_mean)
+            norm.running_var += share * (variance * (samples / (samples - 1)) - norm.running_var)
+    result: Tensor = y
+    return result
+
+
+def fused_scale_relu(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
+    """The norm in evaluation, with its averages, and ReLU."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    x = x.contiguous(memory_format=format_of(x))
+    return scale_relu(x, scale, norm.bias - norm.running_mean * scale, 0.0, scale)
+
+
+class _NormRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, dropout: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = statistics(x)
+        inverse = (variance + eps).rsqrt()
+        scale = weight * inverse
+        shift = bias - mean * scale
+        seed = torch.randint(2**32, (1,), device=x.device) if dropout else scale  # the kernel reads it unused
+        ctx.save_for_backward(x, mean, inverse, scale, shift, seed)
+        ctx.dropout = dropout
+        ctx.mark_non_differentiable(mean, variance)
+        return scale_relu(x, scale, shift, dropout, seed), mean, variance
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, inverse, scale, shift, seed = ctx.saved_tensors
+        gradient = gradient.contiguous(memory_format=format_of(x))
+        total, product = scale_relu_sums(x, gradient, mean, scale, shift, ctx.dropout, seed)
+        samples = x.numel() // x.shape[1]
+        slope = -scale * inverse.square() * product / samples
+        constant = -scale * total / samples - slope * mean
+        dx = scale_relu_backward(x, gradient, scale, shift, slope, constant, ctx.dropout, seed)
+        return dx, product * inverse, total, None, None
 
 
 @dataclass(frozen=True)
@@ -31,7 +86,7 @@ class Layout:
         rows: Rows of a matrix.
         last: Whether channels come last; else each plane is a matrix.
         parts: Programs down the rows, or planes.
-        samples: Of each channel.
+        samples: Samples of each channel.
     """
 
     channels: int
@@ -42,16 +97,16 @@ class Layout:
 
     @property
     def columns(self) -> int:
-        """Of a program."""
+        """Columns of a program."""
         return min(64, triton.next_power_of_2(self.channels)) if self.last else 1
 
     @property
     def grid(self) -> tuple[int, int]:
-        """Programs."""
+        """Number of programs along the parts and the columns."""
         return self.parts, triton.cdiv(self.channels, self.columns) if self.last else 1
 
     def options(self) -> dict[str, Any]:
-        """What all kernels are told."""
+        """Arguments that all kernels take."""
         rows = 4096 // self.columns if self.last else 1024  # a step
         rows = min(rows, triton.next_power_of_2(self.rows), ROWS)
         return {
@@ -79,7 +134,7 @@ class Layout:
 
 
 def layout_of(x: Tensor) -> Layout:
-    """Of images that are contiguous, or else are with channels last."""
+    """The layout of images that are contiguous, or else are with channels last."""
     images, channels, height, width = x.shape
     samples = images * height * width
     if not x.is_contiguous():

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.norms import norm_relu
-from fourierscale.lab.baselines.scales import ScaleBatchNorm2d, each_map, max_over_scales
+from fourierscale.lab.baselines.parts.scales import ScaleBatchNorm2d, each_map, max_over_scales, norm_relu
 from fourierscale.models.contract import ImageModel
 from fourierscale.models.registry import ModelInfo, register
 from fourierscale.nn.checks import positive

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.half import halved
+from fourierscale.lab.baselines.parts.half import halved
 
 __all__ = ["same_conv2d", "spectrum_pays"]
 

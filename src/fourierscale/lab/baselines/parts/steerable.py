@@ -13,12 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.half import halved
 from fourierscale.lab.baselines.parts.fixed import add_fixed
 from fourierscale.lab.baselines.parts.frames import Place, WideResNet
+from fourierscale.lab.baselines.parts.half import halved
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d, spectrum_pays
+from fourierscale.lab.baselines.parts.scales import (
+    ScaleMaxPool2d,
+    each_scale,
+    max_over_scales,
+    split_scales,
+    stack_scales,
+)
 from fourierscale.lab.baselines.parts.separable import lines_of, separable_conv2d, times_each
-from fourierscale.lab.baselines.scales import ScaleMaxPool2d, each_scale, max_over_scales, split_scales, stack_scales
 from fourierscale.nn.checks import positive
 
 __all__ = [

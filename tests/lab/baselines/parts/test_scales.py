@@ -6,8 +6,7 @@ from torch import nn
 
 from fourierscale.lab.baselines import si_convnet
 from fourierscale.lab.baselines.parts import same_conv, steerable
-from fourierscale.lab.baselines.parts.steerable import PointwiseScaleConv2d
-from fourierscale.lab.baselines.scales import (
+from fourierscale.lab.baselines.parts.scales import (
     MeanPool2d,
     ScaleBatchNorm2d,
     ScaleMaxPool2d,
@@ -17,6 +16,7 @@ from fourierscale.lab.baselines.scales import (
     split_scales,
     stack_scales,
 )
+from fourierscale.lab.baselines.parts.steerable import PointwiseScaleConv2d
 from fourierscale.lab.baselines.si_convnet import ScaleInvariantConv2d
 from tests.lab.baselines.small_baselines import small_model
 

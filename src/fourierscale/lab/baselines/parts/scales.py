@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.half import fused
-from fourierscale.lab.baselines.largest import CHOICES, largest_of_images, largest_of_windows
+from fourierscale.lab.baselines.parts.half import fused
 from fourierscale.nn.checks import positive
 
 __all__ = [
@@ -23,9 +22,13 @@ __all__ = [
     "each_map",
     "each_scale",
     "max_over_scales",
+    "norm_relu",
     "split_scales",
     "stack_scales",
 ]
+
+CHOICES = 8
+"""Most numbers that the kernel for maxima chooses from."""
 
 
 def stack_scales(images: Sequence[Tensor]) -> Tensor:
@@ -64,6 +67,8 @@ def max_over_scales(x: Tensor) -> Tensor:
     if x.ndim == 4:
         return x
     if fused(x) and x.shape[2] <= CHOICES:
+        from fourierscale.lab.baselines.kernels.largest import largest_of_images
+
         return largest_of_images(_together(x), x.shape[2])
     if x.stride(1) == 1 and x.shape[1] > 1:  # channels last, and so is the result
         return x.permute(2, 0, 3, 4, 1).amax(0).permute(0, 3, 1, 2)
@@ -93,6 +98,28 @@ class ScaleBatchNorm2d(nn.BatchNorm2d):
         return each_scale(super().forward, x)
 
 
+def norm_relu(norm: nn.Module, x: Tensor, dropout: nn.Dropout | None = None) -> Tensor:
+    """Batch norm, ReLU and dropout of images or of features with scales, as the blocks of residual nets have them.
+
+    In half precision on GPUs they are one pass of a kernel each way, which keeps nothing but its input: these steps
+    move numbers and hardly compute, and one by one they take longer than the convolutions of some baselines.
+
+    >>> norm_relu(nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4), nn.Dropout(0.5)).min()
+    tensor(0., grad_fn=<MinBackward1>)
+    """
+    assert isinstance(norm, nn.BatchNorm2d)
+    share = dropout.p if dropout is not None and dropout.training else 0.0
+    if norm.affine and fused(x):
+        from fourierscale.lab.baselines.kernels.norms import fused_norm_relu, fused_scale_relu
+
+        if norm.training and share < 1 and x.numel() > x.shape[1]:
+            return each_scale(lambda images: fused_norm_relu(norm, images, share), x)
+        if not norm.training and norm.track_running_stats and not share and not torch.is_grad_enabled():
+            return each_scale(lambda images: fused_scale_relu(norm, images), x)
+    y = nn.functional.relu(norm(x))
+    return dropout(y) if dropout is not None else y
+
+
 class ScaleMaxPool2d(nn.Module):
     """Max pooling of images or of features with scales, in windows side by side."""
 
@@ -107,6 +134,8 @@ class ScaleMaxPool2d(nn.Module):
     def _pool(self, images: Tensor) -> Tensor:
         whole = not any(side % self.window for side in images.shape[-2:])
         if whole and self.window**2 <= CHOICES and fused(images):
+            from fourierscale.lab.baselines.kernels.largest import largest_of_windows
+
             return largest_of_windows(images, self.window)
         return nn.functional.max_pool2d(images, self.window)
 
