@@ -72,7 +72,7 @@ COMMANDS = commands()
 
 def quick(words: list[str]) -> list[str] | None:
     """What to add to a line of ``fourierscale`` to run it; None: it is only parsed."""
-    if "--onnx" in words:  # of a file that tests/export makes and predicts with
+    if "--onnx" in words or "runs/digits" in words:  # files that tests/export and test_tutorial.py make and use
         return None
     for start, more in QUICK.items():
         if words[1 : 1 + len(start.split())] == start.split():
@@ -233,6 +233,11 @@ def check_export(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert f'"{word.split("=")[0]}"' in source, f"nothing in src reads {word}"
 
 
+def check_source(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert words[1:] == [".venv/bin/activate"]
+    assert "VENV ?= .venv\n" in (ROOT / "Makefile").read_text()
+
+
 CHECKS: dict[str, Callable[[list[str], pytest.MonkeyPatch], None]] = {
     "fourierscale": check_fourierscale,
     "make": check_make,
@@ -240,6 +245,7 @@ CHECKS: dict[str, Callable[[list[str], pytest.MonkeyPatch], None]] = {
     "torchrun": check_python,
     "pip": check_pip,
     "export": check_export,
+    "source": check_source,
 }
 
 
