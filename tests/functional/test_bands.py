@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fourierscale.functional import as_size, band, bands, grid, grids
+from fourierscale.functional import as_size, axis_bands, band, grid, grids
 from fourierscale.functional.bands import coefficient_bands, frequencies
 from tests.definitions import half
 
@@ -23,7 +23,7 @@ def test_pooled_size_has_the_pooled_band_at_every_resolution(window):
 
 
 def test_boxes_have_one_entry_per_axis():
-    assert bands((28, 33, 1)) == (13, 16, 0)
+    assert axis_bands((28, 33, 1)) == (13, 16, 0)
     assert grids((13, 0)) == (27, 1)
     assert as_size(5) == (5, 5)
     assert as_size((5,)) == (5,)

@@ -15,8 +15,8 @@ from fourierscale.data import ScaledDataset
 from fourierscale.functional import (
     Levels,
     analyze,
+    axis_bands,
     band,
-    bands,
     clear_constants,
     crop,
     downscale,
@@ -176,7 +176,7 @@ def test_the_rule_of_bands_has_an_inverse(boundary):
         assert band(grid(k, boundary), boundary) >= k
         assert grid(k, boundary) == 1 or band(grid(k, boundary) - 1, boundary) < k
         assert abs(inside(period(n, boundary), boundary) - n) <= 1
-    assert bands((5, 8), boundary) == (band(5, boundary), band(8, boundary))
+    assert axis_bands((5, 8), boundary) == (band(5, boundary), band(8, boundary))
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 4])
@@ -391,7 +391,7 @@ def test_a_mirrored_net_exports_to_plain_products():
     program = torch.export.export(model, (x,))
     torch.testing.assert_close(program.module()(x), model(x), atol=1e-5, rtol=1e-4)
     assert not any("fft" in str(node.target) for node in program.graph.nodes)
-    assert grids(bands((12, 12), "mirror")) == (23, 23)
+    assert grids(axis_bands((12, 12), "mirror")) == (23, 23)
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler's own parts warn of their own deprecations

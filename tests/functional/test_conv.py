@@ -6,8 +6,8 @@ from torch.nn import functional as TF
 
 from fourierscale.functional import (
     analyze,
+    axis_bands,
     band,
-    bands,
     crop,
     delta_spectrum,
     fourier_conv,
@@ -28,7 +28,7 @@ def test_convolution_is_a_product_with_the_kernels_dft_at_each_frequency(size, k
     taps = torch.randn(1, 2, *kernel, dtype=torch.float64)
     y = fourier_conv(analyze(x, len(size)), local_spectrum(taps, size))
     ours = definitions.spectrum_of(y[0])
-    box = bands(size)
+    box = axis_bands(size)
     inputs = [definitions.dft(x[c], box) for c in range(2)]
     kernels = [definitions.kernel_spectrum(taps[0, c], size, box) for c in range(2)]
     for p in itertools.product(*(definitions.frequencies(k) for k in box)):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fourierscale import Levels
-from fourierscale.functional import bands
+from fourierscale.functional import axis_bands
 
 
 def test_the_papers_resolutions_are_eleven_levels():
@@ -51,9 +51,9 @@ def test_geometric_sets_grow_by_a_constant_ratio_and_merge_repeats():
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=8, unique=True), st.integers(1, 4), st.integers(1, 70))
 def test_levels_of_a_crop_are_the_levels_of_the_whole_below_it(resolutions, axes, n):
     levels = Levels(sorted(resolutions))
-    whole = levels.of_input(bands((n,) * axes))
+    whole = levels.of_input(axis_bands((n,) * axes))
     for r in [r for r in resolutions if r <= n]:
-        box = bands((r,) * axes)
+        box = axis_bands((r,) * axes)
         assert levels.of_input(box) == whole[: whole.index(box) + 1]
 
 

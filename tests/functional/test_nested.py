@@ -7,8 +7,8 @@ from fourierscale import Levels
 from fourierscale.functional import (
     InstanceNorm,
     analyze,
+    axis_bands,
     band,
-    bands,
     crop,
     grids,
     nested_activation,
@@ -108,7 +108,7 @@ def test_any_function_per_level_commutes_with_cropping(data):
     def g(coeffs):
         return nested_map(coeffs, resolutions, function, axes=axes, pool=pool, grid=grid, oversample=oversample)
 
-    coeffs = torch.randn(1, 2, *grids(bands((n,) * axes)), dtype=torch.float64)
+    coeffs = torch.randn(1, 2, *grids(axis_bands((n,) * axes)), dtype=torch.float64)
     whole = g(coeffs)
     assert whole.shape[-1] == 2 * (band(n) // pool) + 1
     for r in resolutions:

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fourierscale.functional import analyze, bands, crop, grids, synthesize, transform
+from fourierscale.functional import analyze, axis_bands, crop, grids, synthesize, transform
 from tests import definitions
 
 SIZES = [(1,), (2,), (7,), (8,), (5, 4), (1, 6), (3, 4, 5)]
@@ -25,7 +25,7 @@ def test_analysis_is_the_mean_with_each_basis_function(size, route):
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("larger", [0, 1, 4])
 def test_synthesis_is_the_sum_of_basis_functions(size, larger, route):
-    coeffs = torch.randn(grids(bands(size)), dtype=torch.float64)
+    coeffs = torch.randn(grids(axis_bands(size)), dtype=torch.float64)
     target = tuple(n + larger for n in size)
     torch.testing.assert_close(synthesize(coeffs, target), definitions.samples(coeffs, target))
 
@@ -45,8 +45,8 @@ def test_spectrum_agrees_with_the_papers_dft(route):
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=3), st.integers(0, 5))
 def test_round_trip_and_parseval_and_mean(size, larger):
     axes = len(size)
-    coeffs = torch.randn(2, *grids(bands(size)), dtype=torch.float64)
-    grid = tuple(n + larger for n in grids(bands(size)))
+    coeffs = torch.randn(2, *grids(axis_bands(size)), dtype=torch.float64)
+    grid = tuple(n + larger for n in grids(axis_bands(size)))
     x = synthesize(coeffs, grid)
     torch.testing.assert_close(analyze(x, axes, tuple(coeffs.shape[1:])), coeffs)
     torch.testing.assert_close(x.square().flatten(1).mean(1), coeffs.square().flatten(1).sum(1))
@@ -56,7 +56,7 @@ def test_round_trip_and_parseval_and_mean(size, larger):
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=3))
 def test_synthesis_is_the_adjoint_of_analysis_up_to_the_grid_size(size):
     axes = len(size)
-    x, c = torch.randn(size, dtype=torch.float64), torch.randn(grids(bands(size)), dtype=torch.float64)
+    x, c = torch.randn(size, dtype=torch.float64), torch.randn(grids(axis_bands(size)), dtype=torch.float64)
     left = (analyze(x, axes) * c).sum() * x.numel()
     torch.testing.assert_close(left, (x * synthesize(c, size)).sum())
 
@@ -96,5 +96,5 @@ def test_analysis_to_a_smaller_band_is_analysis_and_crop():
 def test_gradcheck_of_the_transforms(size, route):
     x = torch.randn(size, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: analyze(z, len(size)), x)
-    c = torch.randn(grids(bands(size)), dtype=torch.float64, requires_grad=True)
+    c = torch.randn(grids(axis_bands(size)), dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda z: synthesize(z, tuple(n + 2 for n in size)), c)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fourierscale import Levels
-from fourierscale.functional import analyze, bands, crop, downscale, grids
+from fourierscale.functional import analyze, axis_bands, crop, downscale, grids
 from fourierscale.nn import (
     FourierConv1d,
     FourierConv2d,
@@ -214,7 +214,7 @@ def test_global_and_local_layers_agree_when_given_the_same_kernel():
     with torch.no_grad():
         free.weight.copy_(local.spectrum((12, 12)))
         free.bias.copy_(local.bias)
-    coeffs = torch.randn(2, 2, *grids(bands((12, 12))), dtype=torch.float64)
+    coeffs = torch.randn(2, 2, *grids(axis_bands((12, 12))), dtype=torch.float64)
     torch.testing.assert_close(local(coeffs), free(coeffs))
 
 

@@ -1,6 +1,6 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
-from fourierscale.functional.bands import as_size, band, bands, grid, grids, period
+from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
 from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
@@ -27,8 +27,8 @@ __all__ = [
     "Pooling",
     "analyze",
     "as_size",
+    "axis_bands",
     "band",
-    "bands",
     "clear_constants",
     "crop",
     "delta_spectrum",

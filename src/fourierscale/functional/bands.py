@@ -117,10 +117,10 @@ def grid(band: int, boundary: Boundary = "circular") -> int:
     return n if period(n, boundary) >= samples else n + 1
 
 
-def bands(size: Sequence[int], boundary: Boundary = "circular") -> Box:
+def axis_bands(size: Sequence[int], boundary: Boundary = "circular") -> Box:
     """Band of every axis of a grid.
 
-    >>> bands((28, 33))
+    >>> axis_bands((28, 33))
     (13, 16)
     """
     return tuple(band(n, boundary) for n in size)
@@ -189,4 +189,4 @@ def coefficient_bands(coeffs: Tensor, axes: int, what: str = "coefficients") -> 
             f"{what} must have an odd number of entries per axis (1, cos 1, sin 1, ...), got shape "
             f"{tuple(coeffs.shape)}: if this is an image, pass it through analyze (ToCoefficients) first"
         )
-    return bands(shape)
+    return axis_bands(shape)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Box, Size, as_size, band, bands, coefficient_bands, spatial_size
+from fourierscale.functional.bands import Box, Size, as_size, axis_bands, band, coefficient_bands, spatial_size
 from fourierscale.functional.constants import constant
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import apply_matrix, waves
@@ -147,7 +147,7 @@ def _ratio(q: Tensor, taps: int) -> Tensor:
 
 def _check_kernel(kernel: Tensor, reference_size: Size, size: Size | None) -> tuple[Box, Box]:
     reference = as_size(reference_size)
-    target = bands(reference if size is None else as_size(size))
+    target = axis_bands(reference if size is None else as_size(size))
     if not kernel.is_complex():
         spatial_size(kernel, len(reference), "kernel")
     taps = tuple(kernel.shape[-len(reference) :])

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from fourierscale.functional.bands import Boundary, Box, as_size, bands, period
+from fourierscale.functional.bands import Boundary, Box, as_size, axis_bands, period
 
 Resolutions: TypeAlias = "Levels | Iterable[int | Sequence[int]] | Literal['all']"
 """What the layers take: a list, a range, ``"all"`` or a :class:`Levels`."""
@@ -210,7 +210,7 @@ def _ceil(resolution: Box, window: int) -> Box:
 def _bands(chain: tuple[Box, ...] | None) -> tuple[Box, ...]:
     if chain is None:
         raise ValueError("the set 'all' has no list of levels: give a list or range, such as range(1, 29)")
-    return tuple(box for box, _ in itertools.groupby(bands(r) for r in chain))
+    return tuple(box for box, _ in itertools.groupby(axis_bands(r) for r in chain))
 
 
 def _broadcast(level: Box, axes: int) -> Box:

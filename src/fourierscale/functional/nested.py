@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from fourierscale.functional.bands import Boundary, Box, Size, as_size, bands, coefficient_bands, grids
+from fourierscale.functional.bands import Boundary, Box, Size, as_size, axis_bands, coefficient_bands, grids
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import analyze, synthesize
@@ -326,7 +326,7 @@ def _input_band(pairs: Sequence[tuple[Tensor, int]], axes: int, size: Size | Non
         raise ValueError("a nested map needs at least one input, got none")
     have = [(coefficient_bands(coeffs, axes), rate) for coeffs, rate in pairs]
     if size is not None:
-        box = bands(as_size(size))
+        box = axis_bands(as_size(size))
     else:
         full = [box for box, rate in have if rate == 1]
         if not full:

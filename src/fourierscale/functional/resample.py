@@ -14,8 +14,8 @@ from fourierscale.functional.bands import (
     Box,
     Size,
     as_size,
+    axis_bands,
     band,
-    bands,
     coefficient_bands,
     frequencies,
     grids,
@@ -52,7 +52,7 @@ def crop(coeffs: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
                 f"cannot crop band {k} to resolution {m} (band {band(m, boundary)}): "
                 f"crop only shrinks; use synthesize(coeffs, {m}) to upscale"
             )
-    return coeffs[corner(bands(target, boundary))]
+    return coeffs[corner(axis_bands(target, boundary))]
 
 
 def corner(box: Box) -> tuple[EllipsisType | slice, ...]:

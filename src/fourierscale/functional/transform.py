@@ -23,8 +23,8 @@ from fourierscale.functional.bands import (
     Boundary,
     Size,
     as_size,
+    axis_bands,
     band,
-    bands,
     coefficient_bands,
     grid,
     period,
@@ -66,9 +66,9 @@ def analyze(x: Tensor, axes: int = 2, size: Size | None = None, boundary: Bounda
     torch.Size([1, 3, 55, 65])
     """
     n = spatial_size(x, axes)
-    keep = bands(n, boundary)
+    keep = axis_bands(n, boundary)
     if size is not None:
-        keep = bands(as_size(size), boundary)
+        keep = axis_bands(as_size(size), boundary)
         if len(keep) != axes or any(k > band(m, boundary) for k, m in zip(keep, n, strict=True)):
             raise ValueError(f"an image of size {n} does not hold the band of size {as_size(size)}")
     for axis in range(-axes, 0):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import Boundary, Box, bands, check_boundary, grid, inside
+from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, grid, inside
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.contract import ImageModel
@@ -155,7 +155,7 @@ class ScaleClassifier(ImageModel):
         Bands that pooling maps to the same band of the features are one level, named by the lowest of them.
         """
         seen: dict[Box, Box] = {}
-        for level in self.levels.periods(self.boundary).of_input(bands(size, self.boundary)):
+        for level in self.levels.periods(self.boundary).of_input(axis_bands(size, self.boundary)):
             seen.setdefault(tuple(k // self.net.rate for k in level), level)
         return list(seen.values())
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import Boundary, Box, bands
+from fourierscale.functional.bands import Boundary, Box, axis_bands
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.transform import synthesize
 from fourierscale.models.preprocessing import Preprocessing
@@ -59,7 +59,7 @@ class ImageModel(nn.Module):
 
     def level_bands(self, size: Sequence[int]) -> list[Box]:
         """Band of the image at each level of the logits, coarse to fine, for images of this size."""
-        return [bands(size, self.boundary)]
+        return [axis_bands(size, self.boundary)]
 
     def level_names(self, size: int) -> list[str]:
         """The resolutions that each level of the logits answers for, coarse to fine, for square images of this size."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from fourierscale import functional as F
 from fourierscale import kernels
-from fourierscale.functional.bands import bands, grids
+from fourierscale.functional.bands import axis_bands, grids
 from fourierscale.functional.resample import corner
 from fourierscale.nn.checks import check_coefficients, per_axis, positive
 
@@ -150,7 +150,7 @@ class _FourierConv(_FourierLayer):
     ) -> None:
         super().__init__(in_channels, out_channels, bias, pointwise)
         self.max_resolution = per_axis(max_resolution, self.axes, "max_resolution")
-        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *grids(bands(self.max_resolution))))
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels, *grids(axis_bands(self.max_resolution))))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -160,12 +160,12 @@ class _FourierConv(_FourierLayer):
 
     def spectrum(self, size: Sequence[int]) -> Tensor:
         """The corner of the weight that belongs to ``size``."""
-        if any(k > limit for k, limit in zip(bands(size), bands(self.max_resolution), strict=True)):
+        if any(k > limit for k, limit in zip(axis_bands(size), axis_bands(self.max_resolution), strict=True)):
             raise ValueError(
                 f"{type(self).__name__} has weights up to resolution {self.max_resolution}, the input needs {size}: "
                 "downscale the input, raise max_resolution, or use a local layer, which has no upper limit"
             )
-        return self.weight[corner(bands(size))]
+        return self.weight[corner(axis_bands(size))]
 
     def _convolve(self, coeffs: Tensor) -> Tensor:
         size = tuple(coeffs.shape[-self.axes :])

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import functional as F
-from fourierscale.functional.bands import Boundary, Box, Size, as_size, bands, check_boundary, coefficient_bands, grids
+from fourierscale.functional.bands import (
+    Boundary,
+    Box,
+    Size,
+    as_size,
+    axis_bands,
+    check_boundary,
+    coefficient_bands,
+    grids,
+)
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import widened
 from fourierscale.nn.checks import positive
@@ -94,7 +103,7 @@ class ScaleEquivariant(nn.Module):
         """Images in, images out."""
         coeffs = self.module(self.door(x))
         size = tuple(-(-n // self.pool) for n in x.shape[-self.axes :])
-        if tuple(coeffs.shape[-self.axes :]) != grids(bands(size, self.boundary)):
+        if tuple(coeffs.shape[-self.axes :]) != grids(axis_bands(size, self.boundary)):
             raise ValueError(
                 f"the module turned an image of size {tuple(x.shape[-self.axes :])} into coefficients of shape "
                 f"{tuple(coeffs.shape)}, which is not a pooling by {self.pool}: set pool to what the module pools"
@@ -155,7 +164,7 @@ class ScaleResidual(nn.Module):
         """The sum of both paths, at the body's band."""
         body = self.body(coeffs)
         other = coeffs if self.shortcut is None else self.shortcut(coeffs)
-        box: Box = bands(body.shape[-self.axes :])
+        box: Box = axis_bands(body.shape[-self.axes :])
         if other.shape[-self.axes - 1] != body.shape[-self.axes - 1]:
             raise ValueError(
                 f"the body gives {body.shape[-self.axes - 1]} channels, the shortcut {other.shape[-self.axes - 1]}: "

@@ -30,7 +30,9 @@ def test_nested_activation_is_that_of_the_specification(levels, rows, columns, n
     x = torch.randn(2, 3, rows, columns, dtype=torch.float64)
     affine = tuple(torch.randn(2, len(Levels(levels)), 3, dtype=torch.float64)) if norm else (None, None)
     pool, (grid, oversample) = Pooling(*pooling), sampling
-    plan = F.plan_levels(Levels(levels), F.bands((rows, columns)), pool=pool.window, grid=grid, oversample=oversample)
+    plan = F.plan_levels(
+        Levels(levels), F.axis_bands((rows, columns)), pool=pool.window, grid=grid, oversample=oversample
+    )
     expected = F.nested_activation(
         x,
         levels,

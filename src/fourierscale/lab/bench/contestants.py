@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import band, bands, grids
+from fourierscale.functional.bands import axis_bands, band, grids
 from fourierscale.kernels import Backend
 from fourierscale.kernels.layout import channel_first, frequency_first
 from fourierscale.lab.baselines.parts.disco_basis import disco_basis
@@ -124,6 +124,6 @@ def _net_peer(name: str, case: Case, ours: nn.Module) -> nn.Module:
 
 def _coefficients(images: Tensor) -> Tensor:
     """Noise in the place of coefficients, stored frequency first."""
-    rows, columns = grids(bands(images.shape[-2:]))
+    rows, columns = grids(axis_bands(images.shape[-2:]))
     coeffs = images[..., :rows, :columns]
     return channel_first(frequency_first(coeffs, 2), coeffs.shape[:1])

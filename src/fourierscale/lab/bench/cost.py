@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import Box, band, bands, coefficient_bands, grids
+from fourierscale.functional.bands import Box, axis_bands, band, coefficient_bands, grids
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import backend
 from fourierscale.kernels.layout import rim
@@ -66,7 +66,7 @@ def step_cost(case: Case, device: str = "cpu") -> StepCost:
         for module in model.modules():
             if isinstance(module, (LocalFourierConv2d, ScaleActivation2d, ScaleHead)):
                 module.register_forward_pre_hook(remember)
-        side = grids(bands((case.size,)))[0] if case.model == PAIR else case.size
+        side = grids(axis_bands((case.size,)))[0] if case.model == PAIR else case.size
         model(torch.empty(1, case.channels, side, side))
     total = StepCost(0, 0)
     if case.model != PAIR:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import Box, bands, grids
+from fourierscale.functional.bands import Box, axis_bands, grids
 from fourierscale.functional.nested import plan_levels
 from fourierscale.models import ScaleClassifier, ScaleHead
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
@@ -161,7 +161,7 @@ class NaiveNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``."""
-        spectrum = low_block(torch.fft.rfft2(x, norm="forward"), bands(x.shape[-2:]))
+        spectrum = low_block(torch.fft.rfft2(x, norm="forward"), axis_bands(x.shape[-2:]))
         for block in self.net.blocks:
             spectrum = NaivePair(*block)(spectrum)  # type: ignore[misc]
         return _classify(spectrum, self.head)
@@ -218,7 +218,7 @@ def _activate(spectrum: Tensor, layer: ScaleActivation2d) -> Tensor:
     """Eqs. 14 and 15, level by level: crop, inverse FFT, instance norm, ReLU, FFT, keep the ring."""
     assert layer.weight is not None
     assert layer.bias is not None
-    box = bands((spectrum.shape[-2],) * 2)
+    box = axis_bands((spectrum.shape[-2],) * 2)
     output = torch.empty_like(spectrum)
     # Fine to coarse: what a coarser level overwrites leaves every level its ring.
     for level in reversed(plan_levels(layer.levels, box, grid=layer.grid, oversample=layer.oversample)):
@@ -236,7 +236,7 @@ def _classify(spectrum: Tensor, head: ScaleHead) -> Tensor:
     """The head, level by level, without dropout."""
     side = head.window * head.cells
     outputs = []
-    for box in head.levels.of_input(bands((spectrum.shape[-2],) * 2)):
+    for box in head.levels.of_input(axis_bands((spectrum.shape[-2],) * 2)):
         read = _pad_block(low_block(spectrum, box), box, (side, side))
         samples = torch.fft.irfft2(read, s=(side, side), norm="forward")
         outputs.append(head.outer(head.inner(nn.functional.max_pool2d(samples, head.window).flatten(1))))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.functional import analyze, synthesize
-from fourierscale.functional.bands import bands, frequencies
+from fourierscale.functional.bands import axis_bands, frequencies
 from fourierscale.models import ScaleNet
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
@@ -92,7 +92,7 @@ def structures(ours: nn.Module, cnn: nn.Module, image: Tensor) -> list[Structure
     ours, cnn = (copy.deepcopy(model).double().eval() for model in (ours, cnn))
     net = _first(ours, ScaleNet)
     convolve, activate = _first(net, LocalFourierConv2d), _first(net, ScaleActivation2d)
-    levels = [max(level) for level in net.levels.of_input(bands(size))]
+    levels = [max(level) for level in net.levels.of_input(axis_bands(size))]
     with torch.no_grad():
         features = convolve(coeffs)
     measured: tuple[tuple[str, str, Callable[[Tensor], Tensor], Tensor], ...] = (
