@@ -104,7 +104,7 @@ def test_predict_prints_every_level_and_draws_features(
             assert picture.mode == "L"
     assert right >= 4
     assert out.count(" px  ") == 6 * 2  # bands 3, 4 and 5, pooled by 2: two levels
-    assert out.count("  9, 10, 11, 12 px  ") == 6
+    assert out.count("  10, 12 px  ") == 6
 
 
 def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,7 +81,7 @@ def test_one_command_says_its_choices_and_ends_with_what_to_do_next(trained: tup
         "30 (lying) to 60 (upright) images each",
         "63, 9, 18",
         "shorter sides are 12 to 20 pixels",
-        "levels 8 9 11 13 15 17 20",
+        "resolutions 8 9 11 13 15 17 20",
         "45 of 90 images are not square",
         "as you set it; 378 images seen",
         f"wrote {run}/report.html",

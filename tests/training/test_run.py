@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from fourierscale import create_model
 from fourierscale.metrics.mean import BatchMean
-from fourierscale.models import load_model, read_info
+from fourierscale.models import WeightsError, load_model, read_info
 from fourierscale.training import (
     CheckpointError,
     ConfigError,
@@ -63,7 +63,7 @@ def test_a_run_learns_and_writes_all_its_files(run: tuple[Path, dict]) -> None:
     assert saved.model.overrides["classes"] == 3
     assert saved.model.overrides["resolutions"] == [8, 10, 12]
     info = read_info(folder)
-    assert info["data"]["classes"] == ["one", "two", "three"]
+    assert info["preprocessing"]["classes"] == ["one", "two", "three"]
     assert info["versions"]["torch"] == torch.__version__
     assert info["history"]["loss"] == [float(row["loss"]) for row in rows]
     assert info["history"]["epoch"] == list(range(8))
@@ -126,22 +126,22 @@ def test_a_checkpoint_that_cannot_be_used_is_one_sentence(run: tuple[Path, dict]
 def test_weights_that_cannot_be_used_are_one_sentence(run: tuple[Path, dict], tmp_path: Path) -> None:
     content, info = (run[0] / "model.safetensors").read_bytes(), (run[0] / "model.json").read_text()
     weights, description = tmp_path / "model.safetensors", tmp_path / "model.json"
-    with pytest.raises(CheckpointError, match=r"holds no model\.safetensors"):
+    with pytest.raises(WeightsError, match=r"holds no model\.safetensors"):
         load_model(tmp_path)
-    with pytest.raises(CheckpointError, match="neither a run's folder nor"):
+    with pytest.raises(WeightsError, match="neither a run's folder nor"):
         load_model(tmp_path / "nothing")
     weights.write_bytes(content[:-5])
-    with pytest.raises(CheckpointError, match="is missing"):
+    with pytest.raises(WeightsError, match="is missing"):
         load_model(tmp_path)
     description.write_text(info)
-    with pytest.raises(CheckpointError, match="is not a whole safetensors file"):
+    with pytest.raises(WeightsError, match="is not a whole safetensors file"):
         load_model(tmp_path)
     weights.write_bytes(content)
     description.write_text(info.replace('"hidden": 8', '"hidden": 9', 1))
-    with pytest.raises(CheckpointError, match="does not hold the weights of scalenet-tiny"):
+    with pytest.raises(WeightsError, match="does not hold the weights of scalenet-tiny"):
         load_model(weights)
     description.write_text("[]")
-    with pytest.raises(CheckpointError, match="does not describe a model"):
+    with pytest.raises(WeightsError, match="does not describe a model"):
         load_model(weights)
 
 
@@ -190,7 +190,7 @@ def test_other_images_are_another_run(tmp_path: Path) -> None:
         others = dataclasses.replace(splits, **changed)
         with pytest.raises(CheckpointError, match=rf"a run on other images \({what} differ\): give it the images"):
             train(small_config("train.epochs=2"), tmp_path / "run", resume=True, splits=others)
-    assert read_info(tmp_path / "run")["data"]["classes"] == ["one", "two", "three"]
+    assert read_info(tmp_path / "run")["preprocessing"]["classes"] == ["one", "two", "three"]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(

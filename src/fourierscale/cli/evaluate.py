@@ -82,7 +82,7 @@ def evaluate(
     stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
     table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
     table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    draw_metrics(metrics, picture, f"{found.name} on {splits.protocol.name}", splits.protocol.boundary)
+    draw_metrics(metrics, picture, f"{found.name} on {splits.protocol.name}")
     metrics_table(metrics, found.name)
     typer.echo(f"wrote {table} and {picture}")
 

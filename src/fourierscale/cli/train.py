@@ -112,7 +112,7 @@ def train(
         metrics = train(resolved, run, resume, splits=splits)
     if main_process:
         title = f"{resolved.model.name} on {metrics['protocol']}"
-        draw_metrics(metrics, run / "metrics.png", title, splits.protocol.boundary)
+        draw_metrics(metrics, run / "metrics.png", title)
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
         if folder is not None:

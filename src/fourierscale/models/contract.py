@@ -68,6 +68,8 @@ class ImageModel(nn.Module):
 
 def as_levels(logits: Tensor) -> Tensor:
     """Logits ``(B, levels, classes)``; those of a model without levels, ``(B, classes)``, get one."""
+    if logits.ndim not in (2, 3):
+        raise ValueError(f"expected logits (batch, levels, classes) or (batch, classes), got {tuple(logits.shape)}")
     return logits[:, None] if logits.ndim == 2 else logits
 
 

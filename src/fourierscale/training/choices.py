@@ -81,16 +81,16 @@ def _table(config: Config, plan: FolderPlan, sizes: list[int], most: int, given:
     square = "all images are square"
     if found.elongated:
         square = f"{found.elongated:,} of {len(folder):,} images are not square"
-    optim, levels = config.optim, "several levels" if data.mixed else "one level"
+    optim, sizes_of_batch = config.optim, "several resolutions" if data.mixed else "one resolution"
     rows = [
         Choice("images", f"{len(folder):,}", f"in {folder.root}"),
         Choice("classes", f"{len(folder.classes)}", classes + ("; uneven: see balanced accuracy" if uneven else "")),
         Choice("train, val, test", ", ".join(f"{size:,}" for size in sizes), plan.told),
         Choice("data.size", f"{resolutions[-1]}", why_size),
-        Choice("data.lowest", f"{resolutions[0]}", f"levels {' '.join(map(str, resolutions))}"),
+        Choice("data.lowest", f"{resolutions[0]}", f"resolutions {' '.join(map(str, resolutions))}"),
         Choice("data.shape", data.shape, square),
         Choice("data.colour", data.colour or "", _colours(found)),
-        Choice("data.batch_size", f"{data.batch_size}", f"a batch holds {levels}"),
+        Choice("data.batch_size", f"{data.batch_size}", f"a batch holds {sizes_of_batch}"),
         Choice("data.augment", data.augment, "try flip-warp where left and right mean the same"),
         Choice("model.name", config.model.name, f"{_options(config)}, for {resolutions[-1]} pixels"),
         Choice("optim.lr", f"{optim.lr:g}", f"{optim.name}, {optim.schedule} schedule"),
@@ -98,7 +98,7 @@ def _table(config: Config, plan: FolderPlan, sizes: list[int], most: int, given:
     ]
     at = Counter(plan.own[plan.kept].tolist())
     at_levels = ", ".join(f"{at[m]:,} at {m}" for m in resolutions if at[m])
-    rows.insert(5, Choice("images at levels", f"{len(at)} of {len(resolutions)}", f"{at_levels} pixels"))
+    rows.insert(5, Choice("images at resolutions", f"{len(at)} of {len(resolutions)}", f"{at_levels} pixels"))
     return [replace(row, why=f"as you set it; {row.why}") if row.name in given else row for row in rows]
 
 

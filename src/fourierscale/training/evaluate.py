@@ -31,9 +31,10 @@ from fourierscale.metrics import (
     shrink_features,
 )
 from fourierscale.models import ImageModel, Preprocessing, as_image_model
+from fourierscale.models.contract import as_levels
 from fourierscale.training.config import EvalConfig
 from fourierscale.training.datamodule import move_if_it_fits
-from fourierscale.training.losses import as_levels, level_cross_entropy
+from fourierscale.training.losses import level_cross_entropy
 
 __all__ = ["evaluate"]
 
@@ -244,6 +245,7 @@ class _Runner:
             "accuracy_standard_error": _binomial_error(right["mean"].item(), int(right["count"].sum())),
             "accuracy_per_resolution": _table(resolutions, right["per_resolution"]),
             "images_per_resolution": {str(m): int(n) for m, n in zip(resolutions, right["count"], strict=True)},
+            "level_names": self._level_names(),
             "accuracy_per_level": _table(levels, right_levels["per_resolution"]),
             **_per_class(confusion.compute().cpu(), classes),
             "loss": _number(mean_loss),
@@ -257,6 +259,14 @@ class _Runner:
             "ece_after_temperature": _number(calibrated["scaled"]),
             "ece_per_level": _table(levels, calibrated["per_level"]),
         }
+
+    def _level_names(self) -> dict[str, str]:
+        """What the model calls each level, by its band."""
+        names: dict[str, str] = {}
+        for side in self.dataset.resolutions:  # the largest image that has a level names it
+            bands = map(str, self.levels(side))
+            names |= dict(zip(bands, self.model.level_names(side), strict=True))
+        return names
 
     def _all_losses(
         self, batch: Batch, losses: Tensor, equivariance: Sequence[int], one_pass: bool

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fourierscale.models.contract import as_levels
+
 __all__ = [
     "Hinge",
-    "as_levels",
     "consistency_hinge",
     "level_cross_entropy",
     "level_divergence",
@@ -22,13 +23,6 @@ Hinge: TypeAlias = Literal["none", "batch", "sample", "pairs"]
 """Which penalty :func:`scale_loss` adds: none, the paper's on batch means or per sample, or the one on log-odds."""
 Reduction: TypeAlias = Literal["mean", "sample"]
 LevelSum: TypeAlias = Literal["sum", "mean"]
-
-
-def as_levels(logits: Tensor) -> Tensor:
-    """Logits as ``(B, levels, classes)``: those of a model without levels, ``(B, classes)``, are one level."""
-    if logits.ndim not in (2, 3):
-        raise ValueError(f"expected logits (batch, levels, classes) or (batch, classes), got {tuple(logits.shape)}")
-    return logits[:, None] if logits.ndim == 2 else logits
 
 
 def level_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:

@@ -17,10 +17,11 @@ from fourierscale.functional import downscale
 from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.metrics.mean import BatchMean
 from fourierscale.models import ImageModel
+from fourierscale.models.contract import as_levels
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.graphs import GraphedTraining
-from fourierscale.training.losses import as_levels, level_cross_entropy, scale_loss
+from fourierscale.training.losses import level_cross_entropy, scale_loss
 from fourierscale.training.optim import lr_factor, make_optimizer
 from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty
 

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fourierscale.functional import grid
-from fourierscale.functional.bands import Boundary
-
-__all__ = ["draw_metrics"]
+__all__ = ["draw_metrics", "level_values"]
 
 
-def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "", boundary: Boundary = "circular") -> None:
-    """Draw accuracy and loss over resolution, and the loss of every level (a band of this boundary), into a PNG."""
+def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> None:
+    """Draw accuracy and loss over resolution, and the loss of every level, into a PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -24,7 +21,7 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "", bounda
     left.annotate(f"mean {metrics['accuracy']:.4f}", (accuracy[0][0], metrics["accuracy"]), fontsize=8, va="bottom")
     left.set(xlabel="resolution of the image", ylabel="accuracy")
     right.plot(*loss, marker="o", markersize=4, color="#b5482a", label="prediction, by resolution")
-    levels = _points({str(grid(int(band), boundary)): value for band, value in metrics["loss_per_level"].items()})
+    levels = _points(level_values(metrics, "loss_per_level"))
     if len(levels[0]) > 1:
         right.plot(*levels, marker="s", markersize=3, color="#3a8f5c", label="every level, all images that have it")
         right.legend(frameon=False, fontsize=8)
@@ -36,6 +33,12 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "", bounda
     if title:
         figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=150)
+
+
+def level_values(metrics: Mapping[str, Any], name: str) -> dict[str, float | None]:
+    """Values of every level by the highest resolution that it answers for."""
+    names = metrics["level_names"]
+    return {names[band].split(", ")[-1]: value for band, value in metrics[name].items()}
 
 
 def _points(table: Mapping[str, float | None]) -> tuple[list[int], list[float]]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fourierscale.models import ImageModel
 from fourierscale.training.losses import log_odds_hinge
 
 __all__ = ["WithFeatures", "draw_below", "two_pass_penalty"]
@@ -27,14 +28,14 @@ class WithFeatures(nn.Module):
     (torch.Size([2, 3, 10]), torch.Size([2, 32, 7, 7]))
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: ImageModel) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)`` and coefficients."""
-        features = self.model.features(x)  # type: ignore[operator]
-        return self.model.head(features), features  # type: ignore[operator]
+        features, logits = self.model.features_and_logits(x)
+        return logits, features
 
 
 def draw_below(words: Sequence[int], resolution: int, resolutions: Sequence[int]) -> int | None:

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from fourierscale.data import ScaledSplits, make_loader
-from fourierscale.data.protocols import Protocol
-from fourierscale.functional import band, grid
 from fourierscale.models import ImageModel, load_model, read_info
+from fourierscale.models.contract import as_levels
 from fourierscale.pages.charts import Scale, Series, line_chart
 from fourierscale.pages.elements import card, facts, png, row, section, skeleton, table, two
 from fourierscale.training.callbacks import read_log
-from fourierscale.training.losses import as_levels
+from fourierscale.training.picture import level_values
 
 __all__ = ["Example", "choose_examples", "history_charts", "write_run_report"]
 
@@ -65,7 +64,7 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
     metrics, classes = info["metrics"], splits.classes
     right, wrong = choose_examples(load_model(root), splits)
     log = read_log(root / "log.csv")
-    levels = {_pixels(int(k), splits.protocol): value for k, value in metrics["accuracy_per_level"].items()}
+    levels = level_values(metrics, "accuracy_per_level")
     text = skeleton(
         Path(info["data"]["protocol"].partition(":")[2] or info["data"]["protocol"]).name,
         f'<p class="lead">{escape(_lead(info, splits))}</p>',
@@ -153,12 +152,6 @@ def _varied(examples: Sequence[Example]) -> list[Example]:
         turns[example.label] = turns.get(example.label, 0) + 1
         keyed.append((turns[example.label], number, example))
     return [example for _, _, example in sorted(keyed, key=lambda item: item[:2])[:SHOWN]]
-
-
-def _pixels(level: int, protocol: Protocol) -> int:
-    """The resolution that has this band, the smallest grid of the band if none of them has."""
-    boundary = protocol.boundary
-    return next((m for m in protocol.equivariance if band(m, boundary) == level), grid(level, boundary))
 
 
 def _lead(info: Mapping[str, Any], splits: ScaledSplits) -> str:
