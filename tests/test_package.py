@@ -17,7 +17,7 @@ TOO_MANY_YET = {"fourierscale.data.scaled.ScaledDataset"}
 SHADOWING_YET = {
     "fourierscale.auditing.compare.compare",
     "fourierscale.functional.bands.bands",
-    "fourierscale.lab.baselines.parts.fixed.fixed",
+    "fourierscale.lab.baselines.parts.buffers.fixed",
     "fourierscale.training.evaluate.evaluate",
 }
 

@@ -143,8 +143,8 @@ def test_importing_the_library_builds_no_model_and_its_own_need_no_baselines():
         "assert not made, made\n"
         "assert not any(cached.cache_info().currsize for cached in constants._CACHES)\n"
         "from fourierscale.lab.baselines import dss\n"
-        "from fourierscale.lab.baselines.parts import disco_basis, hermite\n"
-        "made = [disco_basis.disco_basis, disco_basis.fit_disco_basis]\n"
+        "from fourierscale.lab.baselines.parts import disco_fit, hermite\n"
+        "made = [disco_fit.disco_basis, disco_fit.fit_disco_basis]\n"
         "made += [dss.discrete_gaussian, hermite.hermite_basis]\n"
         "assert not any(build.cache_info().currsize for build in made)\n"
     )

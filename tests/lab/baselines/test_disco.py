@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fourierscale.lab.baselines.disco import DoublingConv2d, PixelMean, build_disco_mnist, build_disco_stl10
-from fourierscale.lab.baselines.parts.disco_basis import SHIPPED, disco_basis
+from fourierscale.lab.baselines.parts.disco_fit import SHIPPED, disco_basis
 from fourierscale.lab.baselines.parts.steerable import LiftingConv2d
 
 

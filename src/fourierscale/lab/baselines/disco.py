@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.disco_fit import disco_basis
 from fourierscale.lab.baselines.parts.frames import MnistFrame, WideResNet, register_in_frame
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d
 from fourierscale.lab.baselines.parts.scales import MeanPool2d

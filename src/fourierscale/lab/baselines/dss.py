@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.parts.fixed import add_fixed, fixed
+from fourierscale.lab.baselines.parts.buffers import add_fixed, fixed
 from fourierscale.lab.baselines.parts.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d
 from fourierscale.lab.baselines.parts.scales import split_scales, stack_scales

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fourierscale.lab.baselines.parts.fixed import add_fixed
+from fourierscale.lab.baselines.parts.buffers import add_fixed
 from fourierscale.lab.baselines.parts.frames import MnistFrame, Place, WideResNet, register_in_frame
 from fourierscale.lab.baselines.parts.same_conv import same_conv2d
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from fourierscale.functional.bands import axis_bands, band, grids
 from fourierscale.kernels import Backend
 from fourierscale.kernels.layout import channel_first, frequency_first
-from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.disco_fit import disco_basis
 from fourierscale.lab.baselines.parts.hermite import hermite_basis
 from fourierscale.lab.baselines.parts.scales import ScaleBatchNorm2d
 from fourierscale.lab.baselines.parts.steerable import ScaleConv2d

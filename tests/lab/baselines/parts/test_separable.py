@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.disco_fit import disco_basis
 from fourierscale.lab.baselines.parts.hermite import hermite_basis
 from fourierscale.lab.baselines.parts.separable import lines_of
 from fourierscale.lab.baselines.parts.steerable import ScaleConv2d

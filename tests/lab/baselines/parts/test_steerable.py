@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.lab.baselines.parts.disco_basis import disco_basis
+from fourierscale.lab.baselines.parts.disco_fit import disco_basis
 from fourierscale.lab.baselines.parts.hermite import hermite_basis
 from fourierscale.lab.baselines.parts.steerable import LiftingConv2d, ScaleConv2d
 from fourierscale.testing import relative_error

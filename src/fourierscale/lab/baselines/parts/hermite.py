@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor
 
-from fourierscale.lab.baselines.parts.fixed import fixed
+from fourierscale.lab.baselines.parts.buffers import fixed
 from fourierscale.nn.checks import choice, positive
 
 __all__ = ["HermiteKind", "divide_by_smallest", "hermite_basis", "hermite_functions"]

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from fourierscale.lab.baselines.parts import disco_basis as module
-from fourierscale.lab.baselines.parts.disco_basis import (
+from fourierscale.lab.baselines.parts import disco_fit as module
+from fourierscale.lab.baselines.parts.disco_fit import (
     SHIPPED,
     basis_errors,
     basis_loss,

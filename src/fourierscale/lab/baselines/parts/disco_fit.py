@@ -10,7 +10,7 @@ where :math:`D_r` resizes by :math:`1 / r` with bicubic interpolation and border
 Smeulders, BMVC 2021). The expectation is taken exactly, so there is nothing to sample, and each square is a quadratic
 form of the taps, so the sum of norms is solved by a few linear systems, reweighted.
 
-``python -m fourierscale.lab.baselines.parts.disco_basis`` makes the shipped files again.
+``python -m fourierscale.lab.baselines.parts.disco_fit`` makes the shipped files again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fourierscale.lab.baselines.parts.fixed import fixed
+from fourierscale.lab.baselines.parts.buffers import fixed
 from fourierscale.lab.baselines.parts.hermite import HermiteKind, divide_by_smallest, hermite_functions
 
 __all__ = ["basis_errors", "basis_loss", "disco_basis", "fit_disco_basis", "load_disco_basis", "write_disco_bases"]
