@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from fourierscale import create_model
 from fourierscale.data import ScaledDataset, make_loader
 from fourierscale.functional import analyze
+from fourierscale.models import Preprocessing
 from fourierscale.testing import equivariance_error
 
 RESOLUTIONS = range(8, 17, 2)
@@ -40,7 +41,8 @@ def stripes(count: int = 240) -> ScaledDataset:
     waves = torch.sin(2 * torch.pi * (torch.arange(16) / 8 + phase)).expand(count, 16, 16)
     images = torch.where(labels[:, None, None] == 1, waves.mT, waves)
     noisy = 0.5 + 0.25 * images + 0.15 * torch.randn(count, 16, 16, generator=generator)
-    return ScaledDataset((255 * noisy.clamp(0, 1)).byte()[:, None], labels, RESOLUTIONS, mean=[0.5], std=[0.25])
+    pixels = (255 * noisy.clamp(0, 1)).byte()[:, None]
+    return ScaledDataset(pixels, labels, RESOLUTIONS, preprocessing=Preprocessing(mean=(0.5,), std=(0.25,)))
 
 
 def train(rank: int, world: int) -> None:

@@ -8,13 +8,18 @@ import io
 import stat
 import sys
 import tarfile
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fourierscale.data.idx import write_idx
 from fourierscale.data.published import Published
 from fourierscale.data.registry import DATASETS, Dataset
+from fourierscale.data.scaled import ScaledDataset
+from fourierscale.models import Preprocessing
 
 IDX_NAMES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 
@@ -65,3 +70,11 @@ def fake_npm(bin_dir: Path, package: Path, log: Path, delay: float = 0.0, status
         f"shutil.copy({str(package)!r}, 'package-1.0.0.tgz')\n"
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+
+def scaled(images: Any, labels: Any, resolutions: Sequence[int], **options: Any) -> ScaledDataset:
+    """A dataset from options of its own and of its preprocessing, mixed; enlarged to the largest resolution."""
+    how = {each.name: options.pop(each.name) for each in fields(Preprocessing) if each.name in options}
+    if how.get("enlarge") is not None:
+        how.setdefault("enlarge_size", max(resolutions))
+    return ScaledDataset(images, labels, resolutions, preprocessing=Preprocessing(**how), **options)

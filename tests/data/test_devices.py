@@ -13,6 +13,7 @@ from fourierscale.data.augment import list_augmentations
 from fourierscale.data.batching import make_loader
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.stored import SizedImages
+from tests.data.small_sets import scaled
 
 OPTIONS: list[dict[str, Any]] = [
     *({"augment": name} for name in list_augmentations()),
@@ -24,7 +25,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 def make(options: dict[str, Any]) -> ScaledDataset:
     images = np.random.default_rng(0).integers(0, 256, (30, 3, 16, 16), dtype=np.uint8)
-    return ScaledDataset(images, np.arange(30) % 3, [7, 16], mean=(0.5,) * 3, std=(0.2,) * 3, **options)
+    return scaled(images, np.arange(30) % 3, [7, 16], mean=(0.5,) * 3, std=(0.2,) * 3, **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -32,7 +33,7 @@ def test_every_option_stays_on_the_device_of_the_images(options: dict[str, Any])
     dataset = make(options).to("meta")  # refuses to be mixed with tensors of other devices
     for batch in make_loader(dataset, batch_size=8):
         assert {batch.images.device.type, batch.labels.device.type, batch.indices.device.type} == {"meta"}
-        side = dataset.enlarge_size or batch.resolution
+        side = dataset.preprocessing.enlarge_size or batch.resolution
         assert batch.images.shape == (len(batch.labels), 3, side, side)
 
 

@@ -23,6 +23,7 @@ from fourierscale.data.scaled import BatchIndices
 from fourierscale.data.steps import Cutout, HorizontalFlip, RandomScaling
 from fourierscale.functional import downscale
 from fourierscale.functional.enlarging import enlarge_to
+from tests.data.small_sets import scaled
 
 RESOLUTIONS = [5, 8, 11, 16]
 CERTAIN = Augmentation("certain", (HorizontalFlip(p=1.0), RandomScaling(low=0.6, high=0.6, p=1.0)))  # the same for all
@@ -31,7 +32,7 @@ CERTAIN = Augmentation("certain", (HorizontalFlip(p=1.0), RandomScaling(low=0.6,
 def make(count: int = 24, **options: Any) -> ScaledDataset:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, 1, 16, 16), dtype=torch.uint8, generator=generator)
-    return ScaledDataset(images, np.arange(count) % 3, RESOLUTIONS, **{"enlarge": "zero", **options})
+    return scaled(images, np.arange(count) % 3, RESOLUTIONS, **{"enlarge": "zero", **options})
 
 
 def alone(dataset: ScaledDataset, item: int) -> torch.Tensor:
@@ -40,10 +41,11 @@ def alone(dataset: ScaledDataset, item: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(0)
     if dataset.augment is not None:
         x = dataset.augment(x, generator, "image")
-    x = downscale(x, int(dataset.item_resolutions[item]), dataset.kind)
+    x = downscale(x, int(dataset.item_resolutions[item]), dataset.preprocessing.kind)
     if dataset.augment is not None:
         x = dataset.augment(x, generator, "scaled")
-    return ((enlarge_to(x, dataset.enlarge_size, dataset.enlarge) - dataset.mean) / dataset.std)[0]
+    how = dataset.preprocessing
+    return ((enlarge_to(x, how.enlarge_size, how.enlarge) - dataset.mean) / dataset.std)[0]
 
 
 @pytest.mark.parametrize("augment", [None, CERTAIN], ids=["plain", "augmented"])
@@ -104,7 +106,7 @@ def test_augmentation_depends_on_seed_epoch_and_number_alone(augment: str) -> No
 def test_images_stored_at_several_sizes_make_mixed_batches() -> None:
     sizes, rng = [8, 12, 16] * 4, np.random.default_rng(0)
     stored = [rng.integers(0, 256, (1, size, size), dtype=np.uint8) for size in sizes]
-    dataset = ScaledDataset(SizedImages(stored), [0] * 12, [8, 12, 16], enlarge="upsample", own=sizes, augment=CERTAIN)
+    dataset = scaled(SizedImages(stored), [0] * 12, [8, 12, 16], enlarge="upsample", own=sizes, augment=CERTAIN)
     mixed = dataset.__getitems__(list(range(12)))
     assert mixed.resolution == 0
     for item, image in enumerate(mixed.images):
@@ -176,7 +178,7 @@ def test_a_mixed_batch_is_made_on_a_gpu_without_waiting_for_it(augment: str, siz
     sizes, rng = RESOLUTIONS * 3, np.random.default_rng(0)
     stored = [rng.integers(0, 256, (1, m if sized else 16, m if sized else 16), dtype=np.uint8) for m in sizes]
     images = SizedImages(stored) if sized else np.stack(stored)
-    dataset = ScaledDataset(images, [0] * 12, RESOLUTIONS, enlarge="zero", own=sizes, augment=augment)
+    dataset = scaled(images, [0] * 12, RESOLUTIONS, enlarge="zero", own=sizes, augment=augment)
     items = rng.permutation(12).tolist()
     expected = dataset.__getitems__(items).images
     dataset.to("cuda")

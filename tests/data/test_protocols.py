@@ -103,12 +103,12 @@ def test_overrides_reach_the_datasets_and_only_training_is_augmented(digits: Pat
         augment="warp",
         seed=4,
     )
-    assert splits.protocol.kind == splits.test.kind == "bicubic"
-    assert [part.enlarge_size for part in splits] == [28, 28, 28]
+    assert splits.protocol.kind == splits.test.preprocessing.kind == "bicubic"
+    assert [part.preprocessing.enlarge_size for part in splits] == [28, 28, 28]
     assert len(splits.test) == 500 * 21
     assert [part.augment is None for part in splits] == [False, True, True]
     assert splits.train.seed == 4
-    assert load_protocol("mnist-scale-gaussian", data_dir=digits).test.kind == "gaussian"
+    assert load_protocol("mnist-scale-gaussian", data_dir=digits).test.preprocessing.kind == "gaussian"
 
 
 def test_normalised_black_is_minus_mean_over_std(digits: Path) -> None:

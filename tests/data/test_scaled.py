@@ -16,6 +16,7 @@ from fourierscale.data.folder import ImageFolder
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.stored import StreamedImages
 from fourierscale.functional import downscale
+from tests.data.small_sets import scaled
 
 RESOLUTIONS = [5, 8, 11, 16]
 
@@ -23,7 +24,7 @@ RESOLUTIONS = [5, 8, 11, 16]
 def make(count: int = 24, channels: int = 1, **options: Any) -> ScaledDataset:
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(0, 256, (count, channels, 16, 16), dtype=torch.uint8, generator=generator)
-    return ScaledDataset(images, np.arange(count) % 3, **{"resolutions": RESOLUTIONS, **options})
+    return scaled(images, np.arange(count) % 3, **{"resolutions": RESOLUTIONS, **options})
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_batch_is_the_stack_of_its_items(options: dict[str, Any]) -> None:
     for resolution in dataset.resolutions:
         items = np.flatnonzero(dataset.item_resolutions == resolution).tolist()
         images, labels, found, indices = dataset.__getitems__(items)
-        side = dataset.enlarge_size or resolution
+        side = dataset.preprocessing.enlarge_size or resolution
         assert images.shape[2:] == (side, side)
         assert images.dtype == torch.float32
         assert (found, indices.tolist()) == (resolution, items)
@@ -134,10 +135,10 @@ def test_items_of_several_resolutions_make_no_batch() -> None:
         ({"resolution_mode": "some"}, "'one' or 'every'"),
         ({"kind": "nearest"}, "choose one of ideal"),
         ({"enlarge": "crop"}, "unknown enlarge 'crop'"),
-        ({"enlarge_size": 20}, "without enlarge"),
+        ({"enlarge_size": 20}, "give both or neither"),
         ({"enlarge": "zero", "enlarge_size": 12}, "smaller than resolution 16"),
-        ({"mean": (0.1, 0.2)}, "each of 1 channels, got 2"),
-        ({"std": (0.0,)}, "every std to be above 0"),
+        ({"mean": (0.1, 0.2), "std": (1.0, 1.0)}, "each of 1 channels, got 2"),
+        ({"std": (0.0,)}, "as many means as positive stds"),
         ({"augment": "shfit"}, "did you mean 'shift'"),
     ],
 )
@@ -171,9 +172,9 @@ def test_a_streamed_folder_with_two_workers_equals_the_same_folder_in_memory(tmp
         Image.fromarray(rng.integers(0, 256, (20 + index, 30, 3), dtype=np.uint8)).save(path)
     folder = ImageFolder(tmp_path)
     chosen = np.array([1, 4, 5, 9, 12, 13, 17])
-    options: dict[str, Any] = {"resolutions": [8, 16], "augment": "warp", "mean": (0.5,) * 3}
-    streamed = ScaledDataset(StreamedImages(folder, 16, chosen), folder.labels[chosen], **options)
-    memory = ScaledDataset(folder.load_all(16)[chosen], folder.labels[chosen], **options)
+    options: dict[str, Any] = {"resolutions": [8, 16], "augment": "warp", "mean": (0.5,)}
+    streamed = scaled(StreamedImages(folder, 16, chosen), folder.labels[chosen], **options)
+    memory = scaled(folder.load_all(16)[chosen], folder.labels[chosen], **options)
     loaders = [make_loader(d, 3, shuffle=True, num_workers=n) for d, n in ((streamed, 2), (streamed, 0), (memory, 0))]
     for _ in range(2):  # persistent workers too
         for a, b, c in zip(*loaders, strict=True):

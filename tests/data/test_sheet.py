@@ -7,11 +7,12 @@ import torch
 
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import GAP, LABEL, MARGIN, TITLE, contact_sheet
+from fourierscale.models import Preprocessing
 
 
 def test_each_cell_is_an_image_enlarged_pixel_by_pixel() -> None:
     images = torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8)
-    dataset = ScaledDataset(images, [0, 1] * 4, [8, 16], mean=(0.5,) * 3, std=(0.2,) * 3)
+    dataset = ScaledDataset(images, [0, 1] * 4, [8, 16], preprocessing=Preprocessing(mean=(0.5,) * 3, std=(0.2,) * 3))
     sheet = np.asarray(contact_sheet(dataset, "a title", columns=3))
     item = int(np.flatnonzero((dataset.item_resolutions == 8) & (dataset.labels.numpy() == 0))[0])
     expected = (dataset.denormalize(dataset[item][0]).clamp(0, 1) * 255).round().to(torch.uint8)

@@ -30,7 +30,7 @@ from fourierscale.functional import (
     upscale,
 )
 from fourierscale.functional.bands import inside
-from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, pretrained_info
+from fourierscale.models import Preprocessing, ScaleClassifier, ScaleHead, ScaleNet, pretrained_info
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScalePool2d, ToCoefficients, ToImage
 from fourierscale.testing import TOLERANCE, assert_scale_equivariant, equivariance_error, relative_error
 from fourierscale.training import ConfigError, EvalConfig, evaluate, train
@@ -341,7 +341,9 @@ def test_weights_and_descriptions_from_before_boundaries_load_as_circular():
         lambda b: downscale(torch.ones(4, 4), 2, boundary=b),
         lambda b: ScaleNet(1, [2], [4, 8], boundary=b),
         lambda b: ToCoefficients(boundary=b),
-        lambda b: ScaledDataset(np.zeros((2, 1, 8, 8), np.uint8), [0, 1], [4, 8], boundary=b),
+        lambda b: ScaledDataset(
+            np.zeros((2, 1, 8, 8), np.uint8), [0, 1], [4, 8], preprocessing=Preprocessing(boundary=b)
+        ),
     ],
 )
 def test_an_unknown_boundary_is_refused_with_the_choices(wrong, use):
@@ -357,7 +359,7 @@ def test_a_net_and_a_head_of_two_boundaries_are_refused():
 
 def test_a_dataset_downscales_with_its_boundary():
     images = np.random.default_rng(0).integers(0, 256, (4, 1, 12, 12), dtype=np.uint8)
-    dataset = ScaledDataset(images, [0, 1, 0, 1], [9], boundary="mirror")
+    dataset = ScaledDataset(images, [0, 1, 0, 1], [9], preprocessing=Preprocessing(boundary="mirror"))
     expected = downscale(torch.from_numpy(images[:1]).float() / 255, 9, boundary="mirror")
     torch.testing.assert_close(dataset[0][0], expected[0])
 

@@ -10,6 +10,7 @@ from fourierscale.data import ScaledDataset, ScaledSplits
 from fourierscale.data.idx import write_idx
 from fourierscale.data.protocols import Protocol
 from fourierscale.functional.enlarging import Enlarging
+from fourierscale.models import Preprocessing
 from fourierscale.training import Config
 
 RESOLUTIONS = (8, 9, 10, 11, 12)
@@ -36,8 +37,8 @@ def small_splits(
 
     def part(count: int, number: int, augment: str | None = None) -> ScaledDataset:
         images, labels = spots(count, 12, number)
-        fitted = {"enlarge": enlarge, "enlarge_size": None if enlarge is None else 28}
-        return ScaledDataset(images, labels, RESOLUTIONS, augment=augment, seed=seed, **fitted, **about)
+        how = Preprocessing(enlarge=enlarge, enlarge_size=None if enlarge is None else 28, **about)
+        return ScaledDataset(images, labels, RESOLUTIONS, augment=augment, seed=seed, preprocessing=how)
 
     parts = part(90, 1, augment), part(45, 2), part(60, 3)
     return ScaledSplits(*parts, protocol, "made up", "for tests", {}, ("one", "two", "three"))

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Sampler
 from fourierscale.data.scaled import BatchIndices, ScaledDataset
 from fourierscale.data.splits import ORDER, random_order
 
-__all__ = ["ResolutionBatchSampler", "make_loader"]
+__all__ = ["ResolutionBatchSampler", "make_loader", "whole_batch"]
 
 
 class ResolutionBatchSampler(Sampler[list[int]]):
@@ -147,7 +147,7 @@ def make_loader(
         pin_memory: Put batches in page-locked memory, for fast copies to a GPU.
         mixed: Batches of several resolutions, for a dataset that fits its images to one size.
     """
-    if mixed and dataset.enlarge is None:
+    if mixed and dataset.preprocessing.enlarge is None:
         raise ValueError("a batch of several resolutions needs images of one size: set enlarge, or leave out mixed")
     if num_workers and dataset.device.type != "cpu":
         raise ValueError(f"images on {dataset.device} are cut there: expected num_workers=0, got {num_workers}")
@@ -156,11 +156,12 @@ def make_loader(
         dataset,
         batch_sampler=sampler,
         num_workers=num_workers,
-        collate_fn=_as_is,
+        collate_fn=whole_batch,
         pin_memory=pin_memory,
         persistent_workers=num_workers > 0,  # batches carry their epoch, so workers need not be told
     )
 
 
-def _as_is(batch: Any) -> Any:
+def whole_batch(batch: Any) -> Any:
+    """What a loader makes of a dataset's batch: nothing, since it is one already."""
     return batch

@@ -56,16 +56,11 @@ class ScaledSplits:
     @property
     def preprocessing(self) -> Preprocessing:
         """How pixels of these images become the input of a model that is trained on them."""
-        protocol, test = self.protocol, self.test
-        return Preprocessing(
-            mean=tuple(protocol.mean),
-            std=tuple(protocol.std),
+        protocol = self.protocol
+        return dataclasses.replace(
+            self.test.preprocessing,
             sizes=tuple(protocol.resolutions),
             only_sizes=protocol.shape is not None,
-            enlarge=test.enlarge,
-            enlarge_size=test.enlarge_size,
-            kind=protocol.kind,
-            boundary=protocol.boundary,
             shape=protocol.shape,
             classes=tuple(self.classes),
             polarity="light on dark" if protocol.dataset == "mnist" else None,
@@ -154,6 +149,15 @@ def load_protocol(
     if seed == 0 and count == protocol.of and train_size is None:
         _compare(protocol, hashes)
 
+    preprocessing = Preprocessing(
+        mean=protocol.mean,
+        std=protocol.std,
+        kind=protocol.kind,
+        boundary=protocol.boundary,
+        enlarge=scaling.enlarge,
+        enlarge_size=None if scaling.enlarge is None else scaling.enlarge_size or protocol.resolutions[-1],
+    )
+
     def scaled(split: str) -> ScaledDataset:
         single = protocol.train_resolution if split != "test" else None
         return ScaledDataset(
@@ -161,12 +165,7 @@ def load_protocol(
             found.labels[indices[split]],
             protocol.resolutions if single is None else (single,),
             resolution_mode=resolution_mode,
-            kind=protocol.kind,
-            boundary=protocol.boundary,
-            enlarge=scaling.enlarge,
-            enlarge_size=scaling.enlarge and (scaling.enlarge_size or protocol.resolutions[-1]),
-            mean=protocol.mean,
-            std=protocol.std,
+            preprocessing=preprocessing,
             augment=augment if split == "train" else None,
             seed=seed,
             own=None if found.own is None else found.own[indices[split]],

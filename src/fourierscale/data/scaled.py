@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
@@ -15,10 +16,7 @@ from fourierscale.data.augment import Augmentation, get_augmentation
 from fourierscale.data.moving import moved
 from fourierscale.data.splits import assign_resolutions
 from fourierscale.data.stored import StoredImages
-from fourierscale.functional import downscale
-from fourierscale.functional.bands import Boundary, check_boundary
-from fourierscale.functional.enlarging import Enlarging, enlarge_to
-from fourierscale.functional.resample import Kind
+from fourierscale.models.preprocessing import Preprocessing
 
 __all__ = ["Batch", "BatchIndices", "ResolutionMode", "ScaledDataset"]
 
@@ -66,12 +64,8 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         resolution_mode: ``"one"``: each image has one resolution, fixed by the seed, all equally frequent (see
             :func:`assign_resolutions`); ``"every"``: each image comes at every resolution, item ``i`` being image
             ``i % N`` at ``resolutions[i // N]``.
-        kind: How to downscale: ``"ideal"``, ``"gaussian"`` or ``"bicubic"``.
-        boundary: What lies beyond the images' edge when they are downscaled; give that of the model.
-        enlarge: Bring every image to ``enlarge_size``, for models that take one size; see :func:`enlarge_to`.
-        enlarge_size: That size; the largest resolution if not given.
-        mean: Subtracted from each channel.
-        std: Each channel is divided by it.
+        preprocessing: How images are downscaled, brought to one size (if asked) and normalised; a model's own, or one
+            made for it. One mean and std count for every channel.
         augment: An augmentation or the name of one.
         seed: Decides resolutions and augmentation.
         own: ``(N,)``, the resolution of each image, where it is not dealt by the seed: images of several sizes each
@@ -90,12 +84,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         resolutions: Sequence[int],
         *,
         resolution_mode: ResolutionMode = "one",
-        kind: Kind = "ideal",
-        boundary: Boundary = "circular",
-        enlarge: Enlarging | None = None,
-        enlarge_size: int | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
+        preprocessing: Preprocessing = Preprocessing(),  # noqa: B008
         augment: Augmentation | str | None = None,
         seed: int = 0,
         own: ArrayLike | None = None,
@@ -111,21 +100,13 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         self._check_images()
         if resolution_mode not in get_args(ResolutionMode):
             raise ValueError(f"expected resolution_mode to be 'one' or 'every', got {resolution_mode!r}")
-        if kind not in get_args(Kind):
-            raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
-        self.boundary = check_boundary(boundary)
-        if enlarge is not None and enlarge not in get_args(Enlarging):
-            raise ValueError(f"unknown enlarge {enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
-        if enlarge_size is not None and (enlarge is None or enlarge_size < self.resolutions[-1]):
-            why = "without enlarge" if enlarge is None else f"smaller than resolution {self.resolutions[-1]}"
-            raise ValueError(f"enlarge_size is {enlarge_size} {why}: give both, large enough for every resolution")
-        self.resolution_mode, self.kind, self.seed, self.enlarge = resolution_mode, kind, seed, enlarge
-        self.enlarge_size = (enlarge_size or self.resolutions[-1]) if enlarge is not None else None
+        self.preprocessing = preprocessing
+        size = preprocessing.enlarge_size
+        if size is not None and size < self.resolutions[-1]:
+            raise ValueError(f"enlarge_size is {size}, smaller than resolution {self.resolutions[-1]}: enlarge further")
+        self.mean, self.std = self._per_channel(preprocessing.mean), self._per_channel(preprocessing.std)
+        self.resolution_mode, self.seed, self.epoch = resolution_mode, seed, 0
         self.augment = get_augmentation(augment) if isinstance(augment, str) else augment
-        self.epoch = 0
-        self.mean, self.std = self._per_channel(mean, 0.0), self._per_channel(std, 1.0)
-        if not (self.std > 0).all():
-            raise ValueError(f"expected every std to be above 0, got {self.std.flatten().tolist()}")
         if own is not None:
             self.item_resolutions = np.array(own, dtype=np.int64)
             self._check_own()
@@ -152,12 +133,18 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         if isinstance(self.images, StoredImages) and (self.images.sizes < self.item_resolutions).any():
             raise ValueError("expected no image smaller than its own resolution")
 
-    def _per_channel(self, values: Sequence[float] | None, default: float) -> Tensor:
+    def _per_channel(self, values: Sequence[float]) -> Tensor:
         channels = self.images.shape[1]
-        chosen = [default] * channels if values is None else list(values)
-        if len(chosen) != channels:
-            raise ValueError(f"expected one mean and std for each of {channels} channels, got {len(chosen)}")
-        return torch.tensor(chosen, dtype=torch.float32).view(-1, 1, 1)
+        if len(values) not in (1, channels):
+            raise ValueError(f"expected one mean and std for each of {channels} channels, got {len(values)}")
+        return torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1)
+
+    def with_preprocessing(self, preprocessing: Preprocessing) -> ScaledDataset:
+        """The same images, prepared in another way."""
+        other = copy.copy(self)
+        other.preprocessing = preprocessing
+        other.mean, other.std = self._per_channel(preprocessing.mean), self._per_channel(preprocessing.std)
+        return other
 
     @property
     def device(self) -> torch.device:
@@ -189,7 +176,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         items = torch.as_tensor(indices, dtype=torch.int64)
         own = self.item_resolutions[items.numpy()]
         found = np.unique(own).tolist()
-        if not 1 <= len(found) <= (1 if self.enlarge is None else len(self.resolutions)):
+        if not 1 <= len(found) <= (1 if self.preprocessing.enlarge is None else len(self.resolutions)):
             raise ValueError(
                 f"expected items of one resolution in a batch, got {found}: use make_loader, or bring all images to "
                 "one size, for example with enlarge='zero'"
@@ -212,13 +199,11 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
         return x if self.augment is None else self.augment(x, generator, "image")
 
     def _scaled(self, x: Tensor, resolution: int, generator: torch.Generator) -> Tensor:
-        """Images of one resolution: downscaled to it, augmented there, fitted (if asked)."""
-        x = downscale(x, resolution, self.kind, boundary=self.boundary)
+        """Images of one resolution: downscaled to it, augmented there, enlarged (if asked)."""
+        x = self.preprocessing.downscale(x, resolution)
         if self.augment is not None:
             x = self.augment(x, generator, "scaled")
-        return (
-            x if self.enlarge is None or self.enlarge_size is None else enlarge_to(x, self.enlarge_size, self.enlarge)
-        )
+        return self.preprocessing.enlarged(x)
 
     def _mixed(self, stored: Tensor, own: NDArray[np.int64], generator: torch.Generator) -> Tensor:
         """Images of several resolutions ``own``, made one resolution after the other and put back in order."""

@@ -64,6 +64,8 @@ class Preprocessing:
         if not self.mean or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
             raise ValueError(f"expected as many means as positive stds, got {self.mean} and {self.std}")
         check_boundary(self.boundary)
+        if self.kind not in get_args(Kind):
+            raise ValueError(f"unknown kind of downscaling {self.kind!r}: choose one of {', '.join(get_args(Kind))}")
         if self.enlarge is not None and self.enlarge not in get_args(Enlarging):
             raise ValueError(f"unknown enlarge {self.enlarge!r}: choose one of {', '.join(get_args(Enlarging))}")
         if (self.enlarge is None) != (self.enlarge_size is None):
@@ -106,9 +108,14 @@ class Preprocessing:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Pixels from 0 to 1, ``(..., C, n, n)``, as the model takes them; padding is black, so it comes first."""
-        if self.enlarge is not None and self.enlarge_size is not None:
-            pixels = enlarge_to(pixels, self.enlarge_size, self.enlarge)
+        pixels = self.enlarged(pixels)
         return (pixels - self._each(self.mean, pixels)) / self._each(self.std, pixels)
+
+    def enlarged(self, pixels: Tensor) -> Tensor:
+        """Pixels of the model's one input size, if it has one; as they are if not."""
+        if self.enlarge is None or self.enlarge_size is None:
+            return pixels
+        return enlarge_to(pixels, self.enlarge_size, self.enlarge)
 
     def to_pixels(self, x: Tensor) -> Tensor:
         """Normalised images as pixels."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
 import time
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader
 from torchmetrics.classification import MulticlassConfusionMatrix
 
 from fourierscale.data import Batch, ResolutionBatchSampler, ScaledDataset, ScaledSplits
+from fourierscale.data.batching import whole_batch
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.functional import band
 from fourierscale.metrics import (
@@ -130,7 +130,7 @@ class _Runner:
         rank, world = _processes()
         sampler = ResolutionBatchSampler(self.dataset.item_resolutions[chosen], batch_size, rank=rank, world_size=world)
         batches = [chosen[items].tolist() for items in sampler]
-        loader = DataLoader(self.dataset, batch_sampler=batches, collate_fn=_as_is, num_workers=self.workers)
+        loader = DataLoader(self.dataset, batch_sampler=batches, collate_fn=whole_batch, num_workers=self.workers)
         for batch in loader:
             yield Batch(batch.images.to(self.device), batch.labels.to(self.device), batch.resolution, batch.indices)
 
@@ -295,9 +295,9 @@ class _Runner:
 
 def _as_pixels(dataset: ScaledDataset, device: torch.device) -> ScaledDataset:
     """The pixels of a dataset at their own resolutions, on the GPU if they fit there."""
-    plain = copy.copy(dataset)
-    plain.enlarge = plain.enlarge_size = plain.augment = None
-    plain.mean, plain.std = torch.zeros_like(dataset.mean), torch.ones_like(dataset.std)
+    prepare = dataset.preprocessing
+    plain = dataset.with_preprocessing(Preprocessing(kind=prepare.kind, boundary=prepare.boundary))
+    plain.augment = None
     move_if_it_fits(plain, device)
     return plain
 
@@ -317,10 +317,6 @@ def _processes() -> tuple[int, int]:
 
 def _device_of(model: nn.Module) -> torch.device:
     return next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-
-
-def _as_is(batch: Any) -> Any:
-    return batch
 
 
 def _number(value: Tensor) -> float | None:

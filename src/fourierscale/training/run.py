@@ -87,7 +87,7 @@ def train(
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
         raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
     splits = load_splits(config, report) if splits is None else splits
-    check_mixed(config, splits.train.enlarge)
+    check_mixed(config, splits.train.preprocessing.enlarge)
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     images = {"protocol": splits.protocol.name, "classes": list(splits.classes), "indices": dict(splits.hashes)}
     if checkpoint is not None:

@@ -24,8 +24,8 @@ def measure_data(names: Sequence[str], settings: Settings) -> Iterator[Record]:
     for name in names or ["mnist-scale"]:
         test = load_protocol(name).test
         images = torch.arange(len(test) if not settings.quick else min(2000, len(test)))
-        mean, std = test.mean.flatten().tolist(), test.std.flatten().tolist()
-        few = ScaledDataset(test.images[images], test.labels[images], test.resolutions, mean=mean, std=std)
+        how = test.preprocessing
+        few = ScaledDataset(test.images[images], test.labels[images], test.resolutions, preprocessing=how)
         for batch in make_loader(few, batch_size):
             alone = torch.stack([few[item][0] for item in batch.indices.tolist()])
             torch.testing.assert_close(batch.images, alone, atol=1e-5, rtol=0)
