@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from fourierscale.cli import main
-from fourierscale.cli.train import _folder
+from fourierscale.cli.train import _run_folder
 from fourierscale.models import load_model, model_info
 from fourierscale.training import load_config, train
 from tests.lab.baselines.small_baselines import DIGITS, PHOTOS, SMALL
@@ -103,9 +103,9 @@ def test_a_second_training_of_one_process_has_a_folder_of_its_own(monkeypatch) -
     monkeypatch.delenv("FOURIERSCALE_RUN", raising=False)
     hours = iter(("morning", "evening"))
     monkeypatch.setattr("time.strftime", lambda form: next(hours))
-    assert [_folder("digits").name for _ in range(2)] == ["digits-morning", "digits-evening"]
+    assert [_run_folder("digits").name for _ in range(2)] == ["digits-morning", "digits-evening"]
     monkeypatch.setattr("os.getpid", lambda: -1)  # as in a process that this one starts
-    assert _folder("digits").name == "digits-evening"
+    assert _run_folder("digits").name == "digits-evening"
 
 
 def test_a_model_for_digits_refuses_photographs_in_one_line(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
