@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-gpu lint hooks bench docs wheel clean help
+.PHONY: demo test test-slow test-gpu lint hooks bench tables docs wheel clean help
 
 demo: $(READY)  ## the main job: measure the shipped weights, train two small nets, write demo/report.html
 	$(BIN)/fourierscale demo
@@ -29,6 +29,9 @@ hooks: $(READY)  ## run the checks of .pre-commit-config.yaml before every commi
 
 bench: $(READY)  ## speed, memory and error beside plain CNNs and other peers; docs/speed.md names further benchmarks
 	$(BIN)/fourierscale bench $(BENCH)
+
+tables: $(READY)  ## the tables of README.md and docs/ from the files in results/
+	$(BIN)/fourierscale reproduce tables
 
 docs: $(READY)  ## the documentation as a web site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,4 +1,4 @@
-"""``fourierscale reproduce list | run | status | report``: the paper's tables, trained again."""
+"""``fourierscale reproduce list | run | status | report | tables``: the paper's tables, trained again."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def status(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("docs/report.html"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
     results: ResultsFolder = RESULTS,
     figures: Annotated[
         bool, typer.Option("--figures/--no-figures", help="Compute feature maps from the weights that ship.")
@@ -156,6 +156,24 @@ def report(
     for problem in problems:
         console.print(problem, style="yellow", markup=False, soft_wrap=True)
     console.print(f"wrote {out}: open it in a browser", markup=False, soft_wrap=True)
+
+
+@app.command("tables")
+def write_tables(
+    root: Annotated[Path, typer.Option(help="Folder of README.md and docs/.")] = Path(),
+    results: ResultsFolder = RESULTS,
+    check: Annotated[bool, typer.Option("--check", help="Write nothing; status 1 if a page differs.")] = False,
+) -> None:
+    """Write the tables of README.md and docs/ from the results and from what the bench measured."""
+    from fourierscale.lab.tables import markdown
+
+    changed = markdown.write_tables(root, results, check)
+    for path in changed:
+        typer.echo(f"{path} differs from the results" if check else f"wrote {path}")
+    if not changed:
+        typer.echo("every table is up to date")
+    if check and changed:
+        raise typer.Exit(1)
 
 
 def _grid(first: str, *others: str, title: str | None = None) -> Grid:

@@ -56,3 +56,15 @@ def _forward_flops(model: nn.Module, x: torch.Tensor) -> int:
     with torch.inference_mode(), backend("torch"), counter:
         model(x)
     return counter.get_total_flops()
+
+
+def short(number: int) -> str:
+    """A large number in three digits.
+
+    >>> short(70_121_602), short(1_653_943_296), short(999_600)
+    ('70.1 M', '1.65 G', '1.00 M')
+    """
+    unit = next(unit for unit in (1e3, 1e6, 1e9, 1e12) if number < 999.5 * unit)
+    value = number / unit
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f} {({1e3: 'k', 1e6: 'M', 1e9: 'G', 1e12: 'T'})[unit]}"

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from fourierscale.cli.models import short
 from fourierscale.models import create_model, list_models, model_cost, model_info
 from fourierscale.models.saved import load_model, save_model
 from fourierscale.training import list_presets
@@ -115,17 +114,6 @@ def test_the_cost_of_a_cnn_is_its_products():
     assert (cost.flops, cost.fixed_flops, cost.input) == (flops, 0, (1, 28, 28))
     assert model_cost("per-resolution-cnn-mnist").flops == flops
     assert model_cost("ss-cnn-mnist").fixed_flops > 0
-
-
-def test_the_page_shows_what_is_counted():
-    page = Path(__file__).parents[3] / "docs" / "baselines.md"
-    rows = [line.strip("| ").split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
-    shown = {row[0].split("`")[1]: [cell.strip() for cell in row[1:4]] for row in rows}
-    assert set(SMALL) <= set(shown)
-    for name, cells in shown.items():
-        cost = model_cost(name)
-        fixed = short(cost.fixed_flops) if cost.fixed_flops else ""
-        assert cells == [f"{cost.parameters:,}", short(cost.flops), fixed], name
 
 
 def test_importing_the_library_builds_no_model_and_its_own_need_no_baselines():

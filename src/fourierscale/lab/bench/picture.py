@@ -29,6 +29,8 @@ def plot_growth(path: Path, rows: Sequence[Timing], title: str) -> bool:
     for axes, group in zip(figure.subplots(1, len(drawn), squeeze=False)[0], drawn, strict=True):
         for name in names:
             line = [row for row in groups[group] if row.contestant == name]
+            if not line:
+                continue
             x, y = zip(*((getattr(row, group), row.median_ms) for row in line), strict=True)
             if name != "ours":
                 axes.plot(x, y, ".-", linewidth=1.2, color=f"C{names.index(name) - 1}", label=name)

@@ -130,6 +130,18 @@ def identity(config: Config) -> dict[str, Any]:
     return dict(sorted((HASHED_AS.get(name, name), value) for name, value in told.items()))
 
 
+def setting(config: Config, field: str) -> Any:
+    """The value of a field by its dotted name, given or default.
+
+    >>> setting(Config(), "optim.lr"), setting(Config(), "model.overrides.head")
+    (0.005, 'plain')
+    """
+    option = field.removeprefix("model.overrides.")
+    if option == field:
+        return _flat(config)[field]
+    return config.to_dict()["model"]["overrides"].get(option, _model_options(config.model.name).get(option))
+
+
 def recipe_key(config: Config) -> str:
     """Ten hexadecimal digits that stand for everything but the seed."""
     text = json.dumps(identity(resolved(config)), sort_keys=True)

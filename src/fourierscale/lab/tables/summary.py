@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fourierscale.lab.tables.results import Results, is_finished
-from fourierscale.lab.tables.rows import Table, TableRow
+from fourierscale.lab.tables.rows import Column, Table, TableRow
 from fourierscale.lab.tables.runs import cell_key, recipe_names, row_runs
 from fourierscale.training.callbacks import read_log
 
@@ -69,10 +69,10 @@ def shown(value: float, metric: str) -> str:
     return f"{value:.2f}" if value == 0 or abs(value) >= 0.005 else f"{value:.1e}"
 
 
-def row_cells(table: Table, row: TableRow, results: Results) -> list[Cell]:
-    """The figures of a row, column by column."""
+def row_cells(table: Table, row: TableRow, results: Results, columns: Sequence[Column] = ()) -> list[Cell]:
+    """The figures of a row, column by column; those of the table if none are named."""
     cells = []
-    for column in table.columns:
+    for column in columns or table.columns:
         values = [result.metrics.get(column.metric) for result in results.of(cell_key(row, column))]
         measured = tuple(float(value) for value in values if value is not None)
         cells.append(Cell(column.metric, measured, table.paper.figure(row.paper, column.key)))
