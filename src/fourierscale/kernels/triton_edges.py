@@ -116,41 +116,16 @@ def write_edges(
     lines = frame.lines
     energies = edges.new_empty(2, edges.shape[1], frame.side) if deviations else edges
     write_edges_kernel[(triton.cdiv(len(part), lines["TILES"]), sum(frame.extent))](
-        x,
-        edges,
-        energies,
-        frame.basis,
-        frame.level_of,
-        frame.table,
-        frame.extent[0],
-        x.shape[1],
-        part.start,
-        part.stop,
-        edges.stride(0),
-        energies.stride(0),
-        factor,
-        x.shape[2] * x.shape[3],
-        NORM=norm,
-        ENERGIES=deviations is not None,
-        PRECISION=precision(x),
-        **lines,
-    )
+        x, edges, energies, frame.basis, frame.level_of, frame.table, frame.extent[0], x.shape[1], part.start,
+        part.stop, edges.stride(0), energies.stride(0), factor, x.shape[2] * x.shape[3], NORM=norm,
+        ENERGIES=deviations is not None, PRECISION=precision(x), **lines,
+    )  # fmt: skip
     if deviations:
         inverses, eps = deviations
         deviation_kernel[(triton.cdiv(len(part), 16),)](
-            energies,
-            inverses,
-            frame.table,
-            len(frame.boxes),
-            part.start,
-            part.stop,
-            energies.stride(0),
-            eps,
-            inverses.shape[1],
-            TILES=16,
-            SIDE=frame.side,
-            WIDTH=lines["WIDTH"],
-        )
+            energies, inverses, frame.table, len(frame.boxes), part.start, part.stop, energies.stride(0), eps,
+            inverses.shape[1], TILES=16, SIDE=frame.side, WIDTH=lines["WIDTH"],
+        )  # fmt: skip
 
 
 def read_edges(
@@ -164,26 +139,10 @@ def read_edges(
     """Write the coefficients of some tiles from both kinds of edges; with a norm also the gradient through it."""
     lines = frame.lines
     read_edges_kernel[(triton.cdiv(len(part), lines["TILES"]), sum(frame.extent))](
-        edges,
-        y,
-        *(norm or (y, y)),
-        frame.basis,
-        frame.level_of,
-        frame.table,
-        frame.extent[0],
-        y.shape[1],
-        part.start,
-        part.stop,
-        edges.stride(0),
-        *frame.grid,
-        factor,
-        len(frame.boxes),
-        y.shape[2] * y.shape[3],
-        NORM=norm is not None,
-        PARTS=len(norm[1]) if norm else 0,
-        PRECISION=precision(y),
-        **lines,
-    )
+        edges, y, *(norm or (y, y)), frame.basis, frame.level_of, frame.table, frame.extent[0], y.shape[1],
+        part.start, part.stop, edges.stride(0), *frame.grid, factor, len(frame.boxes), y.shape[2] * y.shape[3],
+        NORM=norm is not None, PARTS=len(norm[1]) if norm else 0, PRECISION=precision(y), **lines,
+    )  # fmt: skip
 
 
 @triton.jit
@@ -200,29 +159,10 @@ def _line(level_of, table, down, SIDE: tl.constexpr):
 
 @triton.jit
 def write_edges_kernel(
-    x_ptr,
-    edges,
-    energies,
-    basis,
-    level_of,
-    table,
-    down,
-    width,
-    start,
-    stop,
-    gap,
-    energy_gap,
-    factor,
-    Q,
-    NORM: tl.constexpr,
-    ENERGIES: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SIDE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SUMMANDS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    TILES: tl.constexpr,
-):
+    x_ptr, edges, energies, basis, level_of, table, down, width, start, stop, gap, energy_gap, factor, Q,
+    NORM: tl.constexpr, ENERGIES: tl.constexpr, PRECISION: tl.constexpr, SIDE: tl.constexpr, WIDTH: tl.constexpr,
+    SUMMANDS: tl.constexpr, DEPTH: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
     kind, own, _, reach = _line(level_of, table, down, SIDE)
     q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
     n = tl.arange(0, WIDTH)
@@ -252,19 +192,9 @@ def write_edges_kernel(
 
 @triton.jit
 def deviation_kernel(
-    energies,
-    inverses,
-    table,
-    levels,
-    start,
-    stop,
-    gap,
-    eps,
-    Q,
-    SIDE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    TILES: tl.constexpr,
-):
+    energies, inverses, table, levels, start, stop, gap, eps, Q,
+    SIDE: tl.constexpr, WIDTH: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
     """Inverse deviations of every level from the energies of its rows and columns, by Parseval's theorem."""
     q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
     k = tl.arange(0, WIDTH)[None, :]
@@ -281,32 +211,11 @@ def deviation_kernel(
 
 @triton.jit
 def read_edges_kernel(
-    edges,
-    y_ptr,
-    x_ptr,
-    d_variance,
-    basis,
-    level_of,
-    table,
-    down,
-    width,
-    start,
-    stop,
-    gap,
-    samples_down,
-    samples_across,
-    factor,
-    levels,
-    Q,
-    NORM: tl.constexpr,
-    PARTS: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SIDE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SUMMANDS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    TILES: tl.constexpr,
-):
+    edges, y_ptr, x_ptr, d_variance, basis, level_of, table, down, width, start, stop, gap, samples_down,
+    samples_across, factor, levels, Q,
+    NORM: tl.constexpr, PARTS: tl.constexpr, PRECISION: tl.constexpr, SIDE: tl.constexpr, WIDTH: tl.constexpr,
+    SUMMANDS: tl.constexpr, DEPTH: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
     kind, own, level, reach = _line(level_of, table, down, SIDE)
     q = start + tl.program_id(0) * TILES + tl.arange(0, TILES)
     k = tl.arange(0, WIDTH)

@@ -46,21 +46,9 @@ def _eight(lines, first, end, sample, SIDE: tl.constexpr, EACH: tl.constexpr):
 
 @triton.jit
 def _update(
-    z,
-    rows,
-    columns,
-    basis,
-    across,
-    table,
-    level,
-    turned,
-    i,
-    j,
-    SIGN: tl.constexpr,
-    PRECISION: tl.constexpr,
-    SIDE: tl.constexpr,
-    EACH: tl.constexpr,
-):
+    z, rows, columns, basis, across, table, level, turned, i, j,
+    SIGN: tl.constexpr, PRECISION: tl.constexpr, SIDE: tl.constexpr, EACH: tl.constexpr,
+):  # fmt: skip
     """Add the outer products of a level to the samples, or take them away: two groups of eight lines at a time."""
     r, r_end, c, c_end = _rim(table, level, turned)
     groups = (r_end - r + 7) // 8
@@ -94,19 +82,9 @@ def _group(
 
 @triton.jit
 def _project(
-    p,
-    to,
-    across,
-    table,
-    level,
-    turned,
-    i,
-    j,
-    more,
-    PRECISION: tl.constexpr,
-    SIDE: tl.constexpr,
-    EACH: tl.constexpr,
-):
+    p, to, across, table, level, turned, i, j, more,
+    PRECISION: tl.constexpr, SIDE: tl.constexpr, EACH: tl.constexpr,
+):  # fmt: skip
     """Write the columns of a rim of the analysed samples; ``more`` adds to those of the blocks before."""
     _, _, c, c_end = _rim(table, level, turned)
     t, g, e, v = _thread(EACH)
@@ -181,30 +159,10 @@ def _spread(d):
 
 @triton.jit
 def block_forward_kernel(
-    edges,
-    output,
-    inverses,
-    weight,
-    bias,
-    basis,
-    table,
-    out_basis,
-    out_table,
-    levels,
-    start,
-    gap,
-    down,
-    across,
-    Q,
-    C,
-    CODE: tl.constexpr,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    SIDE: tl.constexpr,
-    POOL: tl.constexpr,
-    LARGEST: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    edges, output, inverses, weight, bias, basis, table, out_basis, out_table, levels, start, gap, down, across, Q, C,
+    CODE: tl.constexpr, NORM: tl.constexpr, AFFINE: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr,
+    LARGEST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     i, turned, q = tl.program_id(0) * 32, tl.program_id(1), tl.program_id(2)
     tile = start + q
     rows = edges + turned * gap + q * (SIDE * SIDE)
@@ -233,34 +191,11 @@ def block_forward_kernel(
 
 @triton.jit
 def block_backward_kernel(
-    edges,
-    gradients,
-    output,
-    inverses,
-    d_scale,
-    d_shift,
-    d_variance,
-    weight,
-    bias,
-    basis,
-    table,
-    out_basis,
-    out_table,
-    levels,
-    start,
-    gap,
-    down,
-    across,
-    Q,
-    C,
-    CODE: tl.constexpr,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    SIDE: tl.constexpr,
-    POOL: tl.constexpr,
-    LARGEST: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    edges, gradients, output, inverses, d_scale, d_shift, d_variance, weight, bias, basis, table, out_basis,
+    out_table, levels, start, gap, down, across, Q, C,
+    CODE: tl.constexpr, NORM: tl.constexpr, AFFINE: tl.constexpr, SIDE: tl.constexpr, POOL: tl.constexpr,
+    LARGEST: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     i, turned, q = tl.program_id(0) * 32, tl.program_id(1), tl.program_id(2)
     tile = start + q
     first, second = turned * gap + q * (SIDE * SIDE), (1 - turned) * gap + q * (SIDE * SIDE)
@@ -280,21 +215,9 @@ def block_backward_kernel(
         level = levels - 1
         while level >= 0:
             d = _update(
-                tl.zeros((32 // POOL, 32 // POOL), tl.float32),
-                gradients + first,
-                gradients + second,
-                b_out,
-                a_out,
-                out_table,
-                level,
-                turned,
-                i // POOL,
-                j // POOL,
-                1,
-                PRECISION,
-                SIDE,
-                4 // POOL,
-            )
+                tl.zeros((32 // POOL, 32 // POOL), tl.float32), gradients + first, gradients + second, b_out, a_out,
+                out_table, level, turned, i // POOL, j // POOL, 1, PRECISION, SIDE, 4 // POOL,
+            )  # fmt: skip
             if NORM:
                 inverse, s, m = _affine(weight, bias, inverses, table, level, tile, Q, C, AFFINE)
                 if POOL == 2:

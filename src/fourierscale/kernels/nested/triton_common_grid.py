@@ -92,16 +92,9 @@ def nested_backward(
             )
         else:
             block_backward_kernel[_blocks(part, read)](
-                edges,
-                gradients,
-                output,
-                inverses,
-                *sums,
-                *common,
-                *_sizes(x),
-                **_options(task, weight),
+                edges, gradients, output, inverses, *sums, *common, *_sizes(x), **_options(task, weight),
                 **_products(x, read),
-            )
+            )  # fmt: skip
         read_edges(output, dx, part, read, 1.0, (x, sums[2]) if task.norm else None)
     if weight is None or bias is None:
         return dx, x.new_empty(0), x.new_empty(0)

@@ -80,26 +80,10 @@ def _matrices(matrices, level, P: tl.constexpr):
 
 @triton.jit
 def _forward_levels(
-    x_ptr,
-    y_ptr,
-    weight,
-    bias,
-    matrices,
-    table,
-    start,
-    stop,
-    first,
-    across,
-    eps,
-    Q,
-    C,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    CODE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    P: tl.constexpr,
+    x_ptr, y_ptr, weight, bias, matrices, table, start, stop, first, across, eps, Q, C,
+    NORM: tl.constexpr, AFFINE: tl.constexpr, CODE: tl.constexpr, PRECISION: tl.constexpr, P: tl.constexpr,
     T: tl.constexpr,
-):
+):  # fmt: skip
     level = start
     while level < stop:
         index = tl.load(table + level * 6)
@@ -122,94 +106,26 @@ def _forward_levels(
 
 @triton.jit
 def _forward(
-    x_ptr,
-    y_ptr,
-    weight,
-    bias,
-    small,
-    large,
-    table,
-    middle,
-    count,
-    across,
-    eps,
-    Q,
-    C,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    CODE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    TILES: tl.constexpr,
-):
+    x_ptr, y_ptr, weight, bias, small, large, table, middle, count, across, eps, Q, C,
+    NORM: tl.constexpr, AFFINE: tl.constexpr, CODE: tl.constexpr, PRECISION: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
     first = tl.program_id(0) * TILES
     _forward_levels(
-        x_ptr,
-        y_ptr,
-        weight,
-        bias,
-        small,
-        table,
-        0,
-        middle,
-        first,
-        across,
-        eps,
-        Q,
-        C,
-        NORM,
-        AFFINE,
-        CODE,
-        PRECISION,
-        16,
-        TILES,
-    )
+        x_ptr, y_ptr, weight, bias, small, table, 0, middle, first, across, eps, Q, C, NORM, AFFINE, CODE, PRECISION,
+        16, TILES,
+    )  # fmt: skip
     _forward_levels(
-        x_ptr,
-        y_ptr,
-        weight,
-        bias,
-        large,
-        table,
-        middle,
-        count,
-        first,
-        across,
-        eps,
-        Q,
-        C,
-        NORM,
-        AFFINE,
-        CODE,
-        PRECISION,
-        32,
-        TILES,
-    )
+        x_ptr, y_ptr, weight, bias, large, table, middle, count, first, across, eps, Q, C, NORM, AFFINE, CODE,
+        PRECISION, 32, TILES,
+    )  # fmt: skip
 
 
 @triton.jit
 def _backward_levels(
-    dy_ptr,
-    x_ptr,
-    d_scale,
-    d_shift,
-    weight,
-    bias,
-    matrices,
-    table,
-    start,
-    stop,
-    first,
-    across,
-    eps,
-    Q,
-    C,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    CODE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    P: tl.constexpr,
+    dy_ptr, x_ptr, d_scale, d_shift, weight, bias, matrices, table, start, stop, first, across, eps, Q, C,
+    NORM: tl.constexpr, AFFINE: tl.constexpr, CODE: tl.constexpr, PRECISION: tl.constexpr, P: tl.constexpr,
     T: tl.constexpr,
-):
+):  # fmt: skip
     total = tl.zeros((P, T, P), tl.float32)
     level = start
     while level < stop:
@@ -245,81 +161,24 @@ def _backward_levels(
 
 @triton.jit
 def _backward(
-    dy_ptr,
-    x_ptr,
-    dx_ptr,
-    d_scale,
-    d_shift,
-    weight,
-    bias,
-    small,
-    large,
-    table,
-    middle,
-    count,
-    down,
-    across,
-    eps,
-    Q,
+    dy_ptr, x_ptr, dx_ptr, d_scale, d_shift, weight, bias, small, large, table, middle, count, down, across, eps, Q,
     C,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    CODE: tl.constexpr,
-    PRECISION: tl.constexpr,
-    TILES: tl.constexpr,
-):
+    NORM: tl.constexpr, AFFINE: tl.constexpr, CODE: tl.constexpr, PRECISION: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
     first = tl.program_id(0) * TILES
     if middle < count:
         total = _backward_levels(
-            dy_ptr,
-            x_ptr,
-            d_scale,
-            d_shift,
-            weight,
-            bias,
-            large,
-            table,
-            middle,
-            count,
-            first,
-            across,
-            eps,
-            Q,
-            C,
-            NORM,
-            AFFINE,
-            CODE,
-            PRECISION,
-            32,
-            TILES,
-        )
+            dy_ptr, x_ptr, d_scale, d_shift, weight, bias, large, table, middle, count, first, across, eps, Q, C,
+            NORM, AFFINE, CODE, PRECISION, 32, TILES,
+        )  # fmt: skip
         _, _, offsets, mask = _place(first, down, across, across, Q, 32, TILES)
         tl.store(dx_ptr + offsets, total.to(dx_ptr.dtype.element_ty), mask=mask)
         tl.debug_barrier()
     if middle > 0:
         total = _backward_levels(
-            dy_ptr,
-            x_ptr,
-            d_scale,
-            d_shift,
-            weight,
-            bias,
-            small,
-            table,
-            0,
-            middle,
-            first,
-            across,
-            eps,
-            Q,
-            C,
-            NORM,
-            AFFINE,
-            CODE,
-            PRECISION,
-            16,
-            TILES,
-        )
+            dy_ptr, x_ptr, d_scale, d_shift, weight, bias, small, table, 0, middle, first, across, eps, Q, C, NORM,
+            AFFINE, CODE, PRECISION, 16, TILES,
+        )  # fmt: skip
         _, _, offsets, mask = _place(first, down, across, across, Q, 16, TILES)
         if middle < count:
             total += tl.load(dx_ptr + offsets, mask=mask, other=0.0).to(tl.float32)

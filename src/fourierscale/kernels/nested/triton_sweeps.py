@@ -130,26 +130,9 @@ def _affine(weight, bias, table, level, inverse, q, C, AFFINE: tl.constexpr):
 
 @triton.jit
 def sweep_forward_kernel(
-    edges,
-    weight,
-    bias,
-    basis,
-    table,
-    out_basis,
-    out_table,
-    levels,
-    start,
-    gap,
-    down,
-    across,
-    eps,
-    C,
-    CODE: tl.constexpr,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    POOL: tl.constexpr,
-    LARGEST: tl.constexpr,
-):
+    edges, weight, bias, basis, table, out_basis, out_table, levels, start, gap, down, across, eps, C,
+    CODE: tl.constexpr, NORM: tl.constexpr, AFFINE: tl.constexpr, POOL: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
     q = tl.program_id(0)
     rows, columns = edges + q * 1024, edges + gap + q * 1024
     z = zeros(32, 1)
@@ -174,32 +157,10 @@ def sweep_forward_kernel(
 
 @triton.jit
 def sweep_backward_kernel(
-    edges,
-    gradients,
-    inverses,
-    d_scale,
-    d_shift,
-    d_variance,
-    weight,
-    bias,
-    basis,
-    table,
-    out_basis,
-    out_table,
-    levels,
-    start,
-    gap,
-    down,
-    across,
-    eps,
-    Q,
-    C,
-    CODE: tl.constexpr,
-    NORM: tl.constexpr,
-    AFFINE: tl.constexpr,
-    POOL: tl.constexpr,
-    LARGEST: tl.constexpr,
-):
+    edges, gradients, inverses, d_scale, d_shift, d_variance, weight, bias, basis, table, out_basis, out_table,
+    levels, start, gap, down, across, eps, Q, C,
+    CODE: tl.constexpr, NORM: tl.constexpr, AFFINE: tl.constexpr, POOL: tl.constexpr, LARGEST: tl.constexpr,
+):  # fmt: skip
     q = tl.program_id(0)
     tile = start + q
     rows, columns = edges + q * 1024, edges + gap + q * 1024

@@ -30,20 +30,9 @@ def pool_forward(x: Tensor, task: PoolTask) -> tuple[Tensor, Tensor]:
     for part, edges in edge_pieces(x, frame.side, 1):
         write_edges(x, edges, part, frame, False)
         sweep_pool_kernel[(len(part),)](
-            edges,
-            pooled,
-            places,
-            frame.basis,
-            frame.table,
-            levels,
-            part.start,
-            edges.stride(0),
-            channels,
-            WINDOW=task.window,
-            CELLS=cells,
-            SIDE=frame.side,
-            num_warps=_warps(frame.side),
-        )
+            edges, pooled, places, frame.basis, frame.table, levels, part.start, edges.stride(0), channels,
+            WINDOW=task.window, CELLS=cells, SIDE=frame.side, num_warps=_warps(frame.side),
+        )  # fmt: skip
     return pooled, places if task.places else places[:, :0].clone()
 
 
@@ -53,18 +42,9 @@ def pool_backward(gradient: Tensor, places: Tensor, channels: int, task: PoolTas
     frame = _frame(task.boxes, task.samples, gradient.device)
     tiles = torch.empty(len(places), frame.side, frame.side, dtype=torch.float32, device=gradient.device)
     unpool_kernel[(len(places),)](
-        gradient,
-        places,
-        tiles,
-        _samples(task.boxes, task.samples, gradient.device),
-        frame.table,
-        len(task.boxes),
-        task.samples,
-        channels,
-        CELLS=task.cells,
-        SIDE=frame.side,
-        num_warps=_warps(frame.side),
-    )
+        gradient, places, tiles, _samples(task.boxes, task.samples, gradient.device), frame.table, len(task.boxes),
+        task.samples, channels, CELLS=task.cells, SIDE=frame.side, num_warps=_warps(frame.side),
+    )  # fmt: skip
     down, across = frame.extent
     dx = tiles[:, 1 : 1 + down, 1 : 1 + across].permute(1, 2, 0).to(gradient.dtype).contiguous()
     return torch.unflatten(dx, -1, (-1, channels))
@@ -89,19 +69,9 @@ def _samples(boxes: tuple[Box, ...], n: int, device: torch.device) -> Tensor:
 
 @triton.jit
 def sweep_pool_kernel(
-    edges,
-    best,
-    places,
-    basis,
-    table,
-    levels,
-    start,
-    gap,
-    C,
-    WINDOW: tl.constexpr,
-    CELLS: tl.constexpr,
-    SIDE: tl.constexpr,
-):
+    edges, best, places, basis, table, levels, start, gap, C,
+    WINDOW: tl.constexpr, CELLS: tl.constexpr, SIDE: tl.constexpr,
+):  # fmt: skip
     q = tl.program_id(0)
     tile = start + q
     i, j = patch(SIDE, 1)

@@ -278,19 +278,9 @@ def statistics_kernel(x, parts, gap, C, R, LAST: tl.constexpr, ROWS: tl.constexp
 
 @triton.jit
 def scale_relu_kernel(
-    x,
-    y,
-    scale,
-    shift,
-    seeds,
-    C,
-    R,
-    DROPOUT: tl.constexpr,
-    LAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    BM: tl.constexpr,
-    BC: tl.constexpr,
-):
+    x, y, scale, shift, seeds, C, R,
+    DROPOUT: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
     channels, _ = _columns(C, LAST, BC)
     a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
     for step in range(ROWS // BM):
@@ -301,22 +291,9 @@ def scale_relu_kernel(
 
 @triton.jit
 def sums_kernel(
-    x,
-    gradient,
-    mean,
-    scale,
-    shift,
-    seeds,
-    parts,
-    gap,
-    C,
-    R,
-    DROPOUT: tl.constexpr,
-    LAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    BM: tl.constexpr,
-    BC: tl.constexpr,
-):
+    x, gradient, mean, scale, shift, seeds, parts, gap, C, R,
+    DROPOUT: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
     channels, to = _columns(C, LAST, BC)
     a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
     middle = _of(mean, channels, C)
@@ -333,22 +310,9 @@ def sums_kernel(
 
 @triton.jit
 def backward_kernel(
-    x,
-    gradient,
-    dx,
-    scale,
-    shift,
-    slope,
-    constant,
-    seeds,
-    C,
-    R,
-    DROPOUT: tl.constexpr,
-    LAST: tl.constexpr,
-    ROWS: tl.constexpr,
-    BM: tl.constexpr,
-    BC: tl.constexpr,
-):
+    x, gradient, dx, scale, shift, slope, constant, seeds, C, R,
+    DROPOUT: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
     channels, _ = _columns(C, LAST, BC)
     a, b, seed = _of(scale, channels, C), _of(shift, channels, C), tl.load(seeds).to(tl.uint32)
     p, q = _of(slope, channels, C), _of(constant, channels, C)

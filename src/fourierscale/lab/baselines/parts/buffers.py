@@ -9,6 +9,8 @@ from typing import ParamSpec
 import torch
 from torch import Tensor, nn
 
+from fourierscale.functional.constants import kept
+
 __all__ = ["add_fixed", "fixed"]
 
 P = ParamSpec("P")
@@ -17,12 +19,12 @@ P = ParamSpec("P")
 def fixed(build: Callable[P, Tensor]) -> Callable[P, Tensor]:
     """Make ``build(*key)`` once for each key, as an ordinary tensor of the CPU whatever modes the caller is in."""
 
-    @functools.cache
+    @kept
     def cached(*key: P.args, **options: P.kwargs) -> Tensor:
         with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
             return build(*key, **options)
 
-    return functools.update_wrapper(cached, build)  # type: ignore[return-value]
+    return functools.update_wrapper(cached, build)
 
 
 def add_fixed(module: nn.Module, name: str, tensor: Tensor) -> None:
