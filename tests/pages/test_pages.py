@@ -28,7 +28,7 @@ def test_what_is_text_is_escaped() -> None:
         section(evil),
         card(evil),
         table([evil], [row(evil, note=evil)]),
-        legend({"ours": evil}),
+        legend([("ours", evil)]),
         facts({evil: evil}),
     ]
     made += [line_chart([Series("ours", {1.0: 1.0, 2.0: 2.0}, evil)], evil, evil), heat_map([[0.5]], [evil], [evil])]

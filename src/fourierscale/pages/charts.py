@@ -58,7 +58,7 @@ def line_chart(
     lines = [(s, points) for s in series if (points := _drawable(s.points, scale))]
     if not lines:
         return "<p>There is nothing to draw: no image was tested.</p>"
-    names = legend({s.key: s.name for s, _ in lines if s.name}) if named else ""
+    names = legend((s.key, s.name) for s, _ in lines if s.name) if named else ""
     xs = sorted({x for _, points in lines for x, _ in points})
     if len(xs) == 1:
         figures = (row(s.name or y_label, f"{points[0][1]:.4g}", colour=s.key) for s, points in lines)

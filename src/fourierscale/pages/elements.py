@@ -111,10 +111,10 @@ def swatch(key: str) -> str:
     return f'<i class="swatch {key}"></i>'
 
 
-def legend(names: Mapping[str, str]) -> str:
-    """Names of lines by their keys."""
-    entries = "".join(f"<span>{swatch(key)}{escape(name)}</span>" for key, name in names.items())
-    return f'<div class="legend">{entries}</div>' if names else ""
+def legend(names: Iterable[tuple[str, str]]) -> str:
+    """Keys of lines and their names."""
+    entries = "".join(f"<span>{swatch(key)}{escape(name)}</span>" for key, name in names)
+    return f'<div class="legend">{entries}</div>' if entries else ""
 
 
 def facts(values: Mapping[str, str]) -> str:

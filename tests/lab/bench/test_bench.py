@@ -7,7 +7,7 @@ import importlib.util
 import itertools
 import time
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +17,13 @@ from PIL import Image
 
 from fourierscale import functional as F
 from fourierscale.cli import main
-from fourierscale.cli.bench import timings_table
+from fourierscale.cli.bench import _shown
 from fourierscale.functional import transform
-from fourierscale.lab.bench import (
-    SUITES,
-    Case,
-    Settings,
-    choose_cases,
-    list_cases,
-    make_contestants,
-    measure_case,
-    measure_ceilings,
-    step_cost,
-    transforms,
-)
-from fourierscale.lab.bench.cases import PAIR, SWEEPS, spaced
-from fourierscale.lab.bench.measure import Timing, _peak, precision_of_products
+from fourierscale.lab.bench import SUITES, Settings, transforms
+from fourierscale.lab.bench.cases import PAIR, SWEEPS, Case, choose_cases, list_cases, spaced
+from fourierscale.lab.bench.contestants import make_contestants
+from fourierscale.lab.bench.cost import step_cost
+from fourierscale.lab.bench.measure import _peak, measure_case, measure_ceilings, precision_of_products
 from fourierscale.lab.bench.peers import NaiveNet, NaivePair
 from fourierscale.lab.bench.picture import plot_growth
 from fourierscale.lab.bench.suites import OtherProcesses, about, times, write_csv
@@ -77,24 +68,24 @@ def test_the_naive_network_has_our_logits_and_gradients(grid: str) -> None:
 @pytest.mark.parametrize("train", [True, False])
 def test_every_peer_of_a_pair_is_measured(train: bool) -> None:
     rows = measure_case(replace(TINY, train=train), BRIEF, CEILINGS)
-    assert [row.contestant for row in rows] == ["ours", *TINY.peers]
+    assert [row["contestant"] for row in rows] == ["ours", *TINY.peers]
     for row in rows:
-        assert 0 < row.quartile1_ms <= row.median_ms <= row.quartile3_ms
-        assert row.error < 1e-5
-        assert row.peak_mib is not None
-        assert row.peak_mib > 0
-    assert rows[0].ours_ratio == 1
-    assert rows[0].times_floor == pytest.approx(rows[0].median_ms / rows[0].floor_ms)
-    assert rows[1].floor_ms is None
+        assert 0 < row["quartile1_ms"] <= row["median_ms"] <= row["quartile3_ms"]
+        assert row["error"] < 1e-5
+        assert row["peak_mib"] is not None
+        assert row["peak_mib"] > 0
+    assert rows[0]["ours_ratio"] == 1
+    assert rows[0]["times_floor"] == pytest.approx(rows[0]["median_ms"] / rows[0]["floor_ms"])
+    assert rows[1]["floor_ms"] is None
 
 
 @pytest.mark.parametrize("train", [True, False])
 def test_a_network_is_measured_beside_its_cnn(train: bool) -> None:
     case = Case("tiny", "scalenet-tiny", 12, 2, 1, (8, 12), train, peers=("specification", "gemm", "cnn"))
     rows = measure_case(case, BRIEF)
-    assert [row.contestant for row in rows] == ["ours", "specification", "gemm", "cnn"]
-    assert rows[0].floor_ms is None
-    assert rows[0].mode == ("train" if train else "inference")
+    assert [row["contestant"] for row in rows] == ["ours", "specification", "gemm", "cnn"]
+    assert rows[0]["floor_ms"] is None
+    assert rows[0]["mode"] == ("train" if train else "inference")
 
 
 def test_contestants_of_every_case_can_be_built() -> None:
@@ -175,15 +166,14 @@ def test_the_file_has_every_column_and_the_picture_is_drawn(tmp_path: Path) -> N
         case = replace(TINY, name=f"size-{n}", size=n, resolutions=spaced(n, 2), peers=("cnn",))
         rows += measure_case(case, BRIEF, CEILINGS)
     where = about(CPU)
-    write_csv(tmp_path / "deep" / "bench.csv", map(vars, rows), where)
+    write_csv(tmp_path / "deep" / "bench.csv", rows, where)
     with (tmp_path / "deep" / "bench.csv").open() as file:
         read = list(csv.DictReader(file))
-    assert list(read[0]) == [field.name for field in fields(Timing)] + ["device", "torch", "triton", "python", "commit"]
+    assert list(read[0]) == [*rows[0], "device", "torch", "triton", "python", "commit"]
     assert [line["contestant"] for line in read] == ["ours", "cnn", "ours", "cnn"]
-    assert float(read[0]["median_ms"]) == pytest.approx(rows[0].median_ms, rel=1e-3)
+    assert float(read[0]["median_ms"]) == pytest.approx(rows[0]["median_ms"], rel=1e-3)
     assert read[0]["torch"] == torch.__version__
     assert read[1]["floor_ms"] == ""
-    assert timings_table(rows).row_count == 6  # a line for each case and each contestant
     assert not plot_growth(tmp_path / "none.png", rows[:2], "one case is no growth")
     assert plot_growth(tmp_path / "growth.png", rows, "growth")
     assert (tmp_path / "growth.png").read_bytes()[1:4] == b"PNG"
@@ -210,7 +200,7 @@ def test_times_are_taken_in_turns() -> None:
     [
         ("baselines", ["cnn-small"], {"baselines-cpu-bf16": 1}),
         ("boundary", ["cost"], {"boundary-cost": 4}),
-        ("limits", [], {"limits-downscaling": 9, "limits-shift": 3, "limits-precision": 5}),
+        ("limits", ["shift"], {"limits-shift": 3}),
     ],
 )
 def test_a_suite_gives_its_lines(suite: str, names: list[str], files: dict[str, int]) -> None:
@@ -271,7 +261,7 @@ def test_the_command_runs_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[
         (row,) = csv.DictReader(file)
     assert row["model"] == "cnn-small"
     assert row["device"] == about(CPU)["device"]
-    assert f"{float(row['step_ms']):.3g}" in capsys.readouterr().out
+    assert _shown(float(row["step_ms"])) in capsys.readouterr().out
 
 
 def test_the_command_measures_a_case(

@@ -51,7 +51,7 @@ class StepCost:
 def step_cost(case: Case, device: str = "cpu") -> StepCost:
     """Work of one step of ours.
 
-    >>> from fourierscale.lab.bench import list_cases
+    >>> from fourierscale.lab.bench.cases import list_cases
     >>> step = step_cost(list_cases("cpu")[0])
     >>> step.flops > 10**9 and step.bytes > 10**7
     True

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import itertools
 import json
+import logging
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,45 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.kernels import backend
-from fourierscale.lab.bench.cases import PAIR, Case
+from fourierscale.lab.bench.cases import PAIR, Case, choose_cases
 from fourierscale.lab.bench.contestants import BACKENDS, Contestant, make_contestants
 from fourierscale.lab.bench.cost import step_cost
-from fourierscale.lab.bench.suites import Job, Precision, Settings, times
+from fourierscale.lab.bench.suites import Job, Precision, Record, Settings, times
 from fourierscale.training.graphs import GraphedTraining
 
-__all__ = ["Ceilings", "Timing", "measure_case", "measure_ceilings", "precision_of_products"]
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What was measured of one contestant in a case; ``None`` where something does not apply."""
-
-    case: str
-    contestant: str
-    model: str
-    size: int
-    batch: int
-    channels: int
-    levels: int
-    mode: str
-    grid: str
-    precision: str
-    median_ms: float
-    quartile1_ms: float
-    quartile3_ms: float
-    repeats: int
-    ours_ratio: float
-    """Median over the repeats of the time of ours divided by this one's: below 1, ours is faster."""
-    peak_mib: float | None
-    """Most memory that a step takes beyond parameters and input."""
-    error: float
-    """Relative error against the specification in float64; of a peer, against itself in float64."""
-    gflop: float | None
-    """By the cost model."""
-    mbyte: float | None
-    floor_ms: float | None
-    """What the device's measured ceilings allow at best."""
-    times_floor: float | None
+__all__ = ["Ceilings", "measure_case", "measure_cases", "measure_ceilings", "precision_of_products"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +63,30 @@ def measure_ceilings(device: torch.device, precision: Precision, side: int | Non
     return Ceilings(2 * n**3 / product, 2 * source.nbytes / copying)
 
 
-def measure_case(case: Case, settings: Settings, ceilings: Ceilings | None = None) -> list[Timing]:
+def measure_cases(names: Sequence[str], settings: Settings) -> Iterator[Record]:
+    """Measure cases one after the other, with the ceilings of each precision before the first that needs them.
+
+    Args:
+        names: Cases or groups of them; see :func:`fourierscale.lab.bench.cases.choose_cases`.
+        settings: A quick run has fewer cases and peers.
+    """
+    device, ceilings = settings.device, {}
+    for case in choose_cases(names, device.type, settings.quick):
+        products = case.precision or settings.precision
+        if products not in ceilings:
+            ceilings[products] = found = measure_ceilings(device, products)
+            rates = {"gflop_per_s": found.flops_per_second / 1e9, "gbyte_per_s": found.bytes_per_second / 1e9}
+            yield f"ceilings-{device.type}", {"products": products, **rates}
+        try:
+            for row in measure_case(case, settings, ceilings[products]):
+                yield f"bench-{device.type}", row
+        except torch.OutOfMemoryError:
+            logging.getLogger(__name__).warning("%s: out of memory, left out", case.name)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def measure_case(case: Case, settings: Settings, ceilings: Ceilings | None = None) -> list[dict[str, Any]]:
     """Measure ours and its peers.
 
     Args:
@@ -103,7 +95,10 @@ def measure_case(case: Case, settings: Settings, ceilings: Ceilings | None = Non
         ceilings: For the floor.
 
     Returns:
-        A row for each contestant, ours first.
+        A row for each contestant, ours first, with ``None`` where something does not apply. ``ours_ratio`` is the
+        median over the repeats of the time of ours divided by this one's: below 1, ours is faster. ``peak_mib`` is what
+        a step takes beyond parameters and input. ``error`` is relative, against the specification in float64; that of a
+        peer against itself. ``floor_ms`` is what the ceilings allow for the work of the cost model.
     """
     case, device = replace(case, precision=case.precision or settings.precision), settings.device
     jobs: dict[str, Job] = {}
@@ -123,34 +118,21 @@ def measure_case(case: Case, settings: Settings, ceilings: Ceilings | None = Non
         taken = dict(zip(jobs, settings.times(list(jobs.values()), budget), strict=True))
     work = step_cost(case, device.type)
     floor = None if ceilings is None else 1e3 * work.seconds(ceilings.flops_per_second, ceilings.bytes_per_second)
-    timings = []
+    rows = []
     for name, own in taken.items():
         plain, *graphed = name.split()
         beside = taken["ours graphed" if graphed and "ours graphed" in taken else "ours"]  # both as graphs, or neither
         low, middle, high = (1e3 * t for t in statistics.quantiles(own, n=4, method="inclusive"))
-        modelled = (work.flops / 1e9, work.bytes / 1e6, floor, None if floor is None else middle / floor)
-        timing = Timing(
-            case.name,
-            name,
-            case.model,
-            case.size,
-            case.batch,
-            case.channels,
-            case.levels,
-            "train" if case.train else "inference",
-            case.grid,
-            case.precision or "highest",
-            middle,
-            low,
-            high,
-            len(own),
-            statistics.median(a / b for a, b in zip(beside, own, strict=True)),
-            None if graphed else peaks[plain],
-            errors[plain],
-            *(modelled if plain in BACKENDS else (None, None, None, None)),
-        )
-        timings.append(timing)
-    return timings
+        row = {"case": case.name, "contestant": name, "model": case.model, "size": case.size, "batch": case.batch}
+        row |= {"channels": case.channels, "levels": case.levels, "mode": "train" if case.train else "inference"}
+        row |= {"grid": case.grid, "precision": case.precision, "median_ms": middle, "quartile1_ms": low}
+        row |= {"quartile3_ms": high, "repeats": len(own)}
+        row["ours_ratio"] = statistics.median(a / b for a, b in zip(beside, own, strict=True))
+        row |= {"peak_mib": None if graphed else peaks[plain], "error": errors[plain]}
+        modelled = {"gflop": work.flops / 1e9, "mbyte": work.bytes / 1e6, "floor_ms": floor}
+        modelled["times_floor"] = None if floor is None else middle / floor
+        rows.append(row | (modelled if plain in BACKENDS else dict.fromkeys(modelled)))
+    return rows
 
 
 def _step(contestant: Contestant, case: Case, forward: Callable[[Tensor], Tensor]) -> Job:

@@ -28,7 +28,8 @@ def row_class(row: TableRow) -> str:
     """
     key = row.key.removesuffix("-augmented")
     if row.ours:
-        return "row-best" if key.startswith("ours-best") else "row-paper"
+        paper = "row-paper dashed" if key.endswith("-level") else "row-paper"
+        return "row-best" if key.startswith("ours-best") else paper
     place = [*dict.fromkeys(model.key for model in (*DIGITS, *COLOUR))].index(key) % COLOURS
     return f"row-{place} dashed" if key != row.key else f"row-{place}"
 
@@ -57,7 +58,7 @@ def charts(table: Table, results: Results) -> str:
             card(f"training loss{of}, first seed", _history(logged, "loss", "log")),
             card(f"accuracy on validation images{of}, first seed", _history(logged, "val_acc", "nines")),
         ]
-    names = legend({row_class(row): row.label for row, _ in found})
+    names = legend((row_class(row), row.label) for row, _ in found)
     note = "" if logged else "<p><small>No history was kept of these runs.</small></p>"
     return names + two(*cards) + note
 
