@@ -66,8 +66,8 @@ def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tm
     assert metrics["images"] == 6
     assert metrics["equi_err"] > 1e-6
     assert metrics["levels_from_one_pass"] is False
-    data = json.loads((out / "model.json").read_text())["data"]
-    assert (data["fit"], data["fit_size"]) == (model_info(name).enlarge, model_info(name).enlarge_size)
+    data = json.loads((out / "model.json").read_text())["preprocessing"]
+    assert (data["enlarge"], data["enlarge_size"]) == (model_info(name).enlarge, model_info(name).enlarge_size)
     digit = tmp_path / "digit.png"
     Image.new("L", (28, 28)).save(digit)
     assert main(["predict", str(out), str(digit), "--features", str(tmp_path)]) == 0
