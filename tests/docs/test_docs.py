@@ -29,7 +29,8 @@ from fourierscale.data import find_protocol, get_augmentation
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.opening import open_folder
 from fourierscale.data.registry import DATASETS
-from fourierscale.lab.bench import SUITES, choose_cases
+from fourierscale.lab.bench import SUITES
+from fourierscale.lab.bench.cases import choose_cases
 from fourierscale.models import list_models, load_pretrained
 from fourierscale.training import load_config
 from fourierscale.training.run import resolve_model
