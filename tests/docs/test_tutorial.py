@@ -44,7 +44,9 @@ def test_every_command_of_the_tutorial_runs_and_prints_what_it_shows(
     printed = ""
     try:
         for program, command, *rest in commands(text):
-            assert program == "fourierscale"
+            if program != "fourierscale":  # how the environment is made
+                assert program in ("make", "source")
+                continue
             if "--resume" in rest:  # of a run that was stopped; this one was not
                 continue
             assert main([command, *rest, *SHORT.get(command, [])]) == 0, rest
