@@ -252,7 +252,9 @@ def test_choices_follow_from_the_images_and_yield_to_the_user(tmp_path: Path) ->
     told = {row.name: row for row in rows}
     assert "uneven" in told["classes"].why
     assert "64 at most without a GPU" in told["data.size"].why
-    assert choose(load_config("folder"), found, gpu=True)[0].data.size == 96
+    on_gpu = choose(load_config("folder"), found, gpu=True)[0]
+    assert (on_gpu.data.size, on_gpu.model.overrides["grid"]) == (96, "common")
+    assert "grid" not in config.model.overrides
     changes = ["data.size=40", "train.epochs=3", "data.batch_size=5"]
     config, rows = choose(load_config("folder", changes), found, [change.partition("=")[0] for change in changes])
     assert (config.data.size, config.train.epochs, config.data.batch_size) == (40, 3, 5)

@@ -58,10 +58,11 @@ def choose(
         "data.colour": data.colour or found.colour,
         "data.batch_size": batch,
         "train.epochs": epochs,
-        "model.overrides.pool": pool,
     }
-    if config.model.name != "scalenet-folder":
-        del chosen["model.overrides.pool"]
+    if config.model.name == "scalenet-folder":
+        chosen["model.overrides.pool"] = pool
+        if gpu:  # one grid for all levels is what fused kernels take above 32 pixels
+            chosen["model.overrides.grid"] = "common"
     config = config.replaced(f"{name}={value}" for name, value in chosen.items() if name not in given)
     return config, _table(config, plan, sizes, most, given)
 
