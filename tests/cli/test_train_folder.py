@@ -196,6 +196,11 @@ def test_predict_takes_an_image_as_training_did(
     assert "300 x 200, centred square at 20 px" in out
     assert "20 x 16, centred square at 15 px" in out
     assert "large.jpg: upright" in out
+    assert main(["predict", str(trained[0]), str(shapes)]) == 0
+    assert capsys.readouterr().out.count(".png: ") == 90
+    (tmp_path / "empty").mkdir()
+    assert main(["predict", str(trained[0]), str(tmp_path / "empty")]) == 2
+    assert f"{tmp_path}/empty" in capsys.readouterr().err
 
 
 def test_evaluate_finds_the_same_test_images_again(

@@ -14,6 +14,7 @@ from fourierscale.cli.folders import check_folder
 from fourierscale.cli.found import MODEL_HELP, find_trained
 from fourierscale.data.decode import open_image
 from fourierscale.data.errors import DataError
+from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models import ImageModel
 
@@ -22,7 +23,9 @@ __all__ = ["predict"]
 
 def predict(
     model: Annotated[str, typer.Argument(help=f"{MODEL_HELP} Or an ONNX file that 'fourierscale export' wrote.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files of any size, grey or coloured.")],
+    images: Annotated[
+        list[Path], typer.Argument(help="Image files of any size, grey or coloured, or folders of them.")
+    ],
     onnx: Annotated[bool, typer.Option("--onnx", help="MODEL is an ONNX file, as every name in .onnx says.")] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
@@ -30,6 +33,7 @@ def predict(
     """Classify image files: the class and its probability at every level, coarse to fine.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
+    A folder stands for every image in it and below.
     An ONNX file has certain sizes: images are downscaled to the largest that fits.
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
     A file that is no such image is named, and the others go on; the exit status is then 2.
@@ -51,7 +55,7 @@ def predict(
         classifier, prepare = found.model, found.preprocessing
     console = Console(highlight=False)
     refused, drawn = False, set[Path]()
-    for path in images:
+    for path in (file for given in images for file in _files(given)):
         try:
             pixels, note = open_image(path, prepare)
         except (DataError, OSError) as error:
@@ -74,6 +78,11 @@ def predict(
             console.print(f"  wrote {target}", markup=False, soft_wrap=True)
     if refused:
         raise typer.Exit(2)
+
+
+def _files(path: Path) -> list[Path]:
+    """The images of a folder, or the file itself; an empty folder is refused where it is read, as any other file."""
+    return (image_files(path) or [path]) if path.is_dir() else [path]
 
 
 def _unused(folder: Path, stem: str, used: set[Path]) -> Path:

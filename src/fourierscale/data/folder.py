@@ -14,7 +14,7 @@ from fourierscale.data.decode import MAX_PIXELS, Colour, Shape, decode_image
 from fourierscale.data.errors import DataError, FormatError, MissingDataError
 from fourierscale.data.progress import for_each
 
-__all__ = ["ImageFolder", "stack"]
+__all__ = ["ImageFolder", "image_files", "stack"]
 
 SUFFIXES = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SPLITS = {
@@ -101,7 +101,7 @@ class ImageFolder:
             if part and not classes:
                 raise MissingDataError(f"{self.root / part}: expected class folders, got none; remove it or fill it")
             for folder in classes:
-                images = _images(folder, others)
+                images = image_files(folder, others)
                 if not images:
                     raise MissingDataError(
                         f"{folder}: expected images of class {folder.name!r}, got none; remove the folder or fill it"
@@ -209,15 +209,20 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".") and not path.is_dir()
 
 
-def _images(folder: Path, others: Counter[str]) -> list[Path]:
-    """Images in a folder and below, sorted; links to folders are not followed, for they may lead in circles."""
+def image_files(folder: Path, others: Counter[str] | None = None) -> list[Path]:
+    """Images in a folder and below, sorted; links to folders are not followed, for they may lead in circles.
+
+    Args:
+        folder: Where to look.
+        others: Counts the suffixes of files that are no images by their names.
+    """
     found = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (Path(place, name) for name in files if not name.startswith(".")):
             if _is_image(path):
                 found.append(path)
-            else:
+            elif others is not None:
                 others[path.suffix.lower()] += 1
     return sorted(found)
 
