@@ -155,16 +155,6 @@ def test_a_folder_that_was_looked_at_is_not_looked_at_again(tmp_path: Path, monk
     assert [len(part) for part in load_protocol(found)] == [35, 5, 10]
 
 
-def test_a_folder_over_the_memory_limit_streams_the_same_images(tmp_path: Path) -> None:
-    folder = write_folder(tmp_path)
-    memory = load_protocol(str(folder), folder=FolderOptions(size=12))
-    streamed = load_protocol(str(folder), folder=FolderOptions(size=12, memory_limit=1000))
-    assert streamed.source.endswith("streamed")
-    assert streamed.hashes == memory.hashes
-    for a, b in zip(streamed, memory, strict=True):
-        torch.testing.assert_close(a[3], b[3])
-
-
 def test_every_protocol_is_consistent_with_itself() -> None:
     for protocol in list_protocols():
         assert find_protocol(protocol.name) is protocol

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,12 @@ from fourierscale.functional.resample import Kind
 from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.nn import ToCoefficients
 
+if TYPE_CHECKING:
+    from fourierscale.data.progress import ProgressCallback
+
 __all__ = ["audit"]
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
-Report = Callable[[str, float | None], None]
 
 
 def audit(
@@ -35,7 +37,7 @@ def audit(
     shifts: Sequence[float] = (1.0, 0.5),
     depth: int | None = None,
     batch_size: int = 16,
-    report: Report | None = None,
+    report: ProgressCallback | None = None,
 ) -> Audit:
     r"""Measure how far any model is from commuting with downscaling and with shifts, layer by layer.
 

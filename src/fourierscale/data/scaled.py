@@ -24,7 +24,7 @@ ResolutionMode: TypeAlias = Literal["one", "every"]
 
 
 class Batch(NamedTuple):
-    """Images of one resolution, or of several that were fitted to one size.
+    """Images of one resolution, or of several that were brought to one size.
 
     Attributes:
         images: ``(B, C, m, m)``, float32.
@@ -54,7 +54,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
     :math:`m`, augment at that size, enlarge to a fixed size (if asked), normalise each channel. Padding therefore
     happens before normalisation: zero is black.
 
-    A batch holds one resolution. Where images are fitted to one size it may hold several, in any order.
+    A batch holds one resolution. Where images are brought to one size it may hold several, in any order.
 
     Args:
         images: ``(N, C, n, n)`` unsigned bytes, a tensor on any device or an array; or :class:`SizedImages` or

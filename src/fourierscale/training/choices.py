@@ -52,7 +52,7 @@ def choose(
     epochs = int(np.clip(round(SEEN / sizes[0]), 15, 100))
     size = resolutions[-1]
     pool = [2, 2, 1] if size >= 48 else [2, 1, 1] if size >= 24 else [1, 1, 1]
-    chosen = {
+    chosen: dict[str, object] = {
         "data.size": size,
         "data.lowest": resolutions[0],
         "data.colour": data.colour or found.colour,

@@ -71,10 +71,10 @@ def load_splits(config: Config, report: ProgressCallback | None = None, survey: 
 
 
 def check_mixed(config: Config, enlarge: str | None) -> None:
-    """Refuse batches of several resolutions of images that are not fitted to one size."""
+    """Refuse batches of several resolutions of images that are not brought to one size."""
     if config.data.mixed and enlarge is None:
         raise ConfigError(
-            f"only images that are fitted to one size make batches of several resolutions, and {config.model.name} is "
+            f"only images that are brought to one size make batches of several resolutions, and {config.model.name} is "
             "given each at its own: set data.mixed=false"
         )
 

@@ -116,6 +116,7 @@ def test_streamed_images_of_several_sizes_equal_those_in_memory(tmp_path: Path) 
     root = photos(tmp_path, count=8)
     memory, streamed = load(root), load(root, memory_limit=100)
     assert streamed.source.endswith("streamed")
+    assert streamed.hashes == memory.hashes
     for a, b in zip(memory, streamed, strict=True):
         for x, y in zip(make_loader(a, 3), make_loader(b, 3), strict=True):
             torch.testing.assert_close(x, y)
