@@ -47,7 +47,7 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None, timeout: flo
     Raises:
         DataError: The lock was not free in time, or the folder cannot be written.
     """
-    from filelock import FileLock, Timeout  # torch needs it as well
+    from filelock import FileLock, Timeout
 
     lock = FileLock(folder / LOCK_NAME)
     try:
