@@ -14,7 +14,7 @@ from torch.nn import functional as TF
 import fourierscale
 from fourierscale import downscale
 from fourierscale.auditing import AuditError, audit
-from fourierscale.auditing.compare import compare
+from fourierscale.auditing.compare import compare_outputs
 from fourierscale.auditing.shifts import shift_coefficients, shift_image
 from fourierscale.functional import Levels, analyze, synthesize
 from fourierscale.models import Preprocessing, create_model
@@ -157,28 +157,30 @@ def test_a_break_behind_exact_layers_is_found_where_it_is(x):
 
 def test_maps_whose_sizes_have_no_ratio_are_compared_at_the_size_of_the_small_one():
     large, small = torch.rand(2, 3, 13, 13), torch.rand(2, 3, 5, 5)
-    rows = compare(large, small, "image", 0.5)
+    rows = compare_outputs(large, small, "image", 0.5)
     a, b = analyze(downscale(large.double(), 5)), analyze(small.double())
     expected = (a - b).square().sum((1, 2, 3)) / b.square().sum((1, 2, 3))
     assert torch.allclose(rows.difference.sum(1), expected)
-    assert compare(small, large, "image", 0.5, None) == "(3, 5, 5) at the full size, (3, 13, 13) at a smaller one"
-    assert isinstance(compare(torch.rand(2, 7), torch.rand(2, 8), "vector", 0.5, None), str)
+    assert (
+        compare_outputs(small, large, "image", 0.5, None) == "(3, 5, 5) at the full size, (3, 13, 13) at a smaller one"
+    )
+    assert isinstance(compare_outputs(torch.rand(2, 7), torch.rand(2, 8), "vector", 0.5, None), str)
 
 
 def test_vectors_levels_and_maps_of_the_mean_alone_are_compared_entry_by_entry():
     a, b = torch.rand(2, 3, 2, 2), torch.rand(2, 3, 2, 2)
     expected = (a - b).double().square().sum((1, 2, 3)) / b.double().square().sum((1, 2, 3))
     for form in ("image", "vector"):
-        rows = compare(a, b, form, 0.5, "zero")
+        rows = compare_outputs(a, b, form, 0.5, "zero")
         assert torch.allclose(rows.difference[:, 0], expected)
     levels = torch.rand(2, 5, 10)
-    assert compare(levels, levels[:, :3], "levels", 0.5).difference.sum() == 0
+    assert compare_outputs(levels, levels[:, :3], "levels", 0.5).difference.sum() == 0
 
 
 def test_an_image_without_features_is_no_division_by_zero():
     zero, one = torch.zeros(2, 3), torch.ones(2, 3)
-    assert compare(zero, zero, "vector", 0.5).difference.sum() == 0
-    assert compare(one, zero, "vector", 0.5).difference.tolist() == [[1.0], [1.0]]
+    assert compare_outputs(zero, zero, "vector", 0.5).difference.sum() == 0
+    assert compare_outputs(one, zero, "vector", 0.5).difference.tolist() == [[1.0], [1.0]]
 
 
 def test_a_net_of_one_size_gets_its_images_fitted(x):

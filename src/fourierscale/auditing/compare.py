@@ -13,7 +13,7 @@ from fourierscale.functional.bands import frequencies
 from fourierscale.metrics import shrink_features
 from fourierscale.models.preprocessing import Preprocessing
 
-__all__ = ["Form", "Rows", "compare", "form_of", "rows"]
+__all__ = ["Form", "Rows", "compare_outputs", "form_of", "rows"]
 
 Form: TypeAlias = Literal["image", "coefficients", "levels", "vector"]
 """What a layer gives: a map as samples, a map as coefficients, one vector per level, or anything without a map."""
@@ -39,7 +39,7 @@ def form_of(value: Tensor, form: Form) -> Form:
     return form if value.ndim >= 4 else "vector"
 
 
-def compare(
+def compare_outputs(
     large: Tensor,
     small: Tensor,
     form: Form,
@@ -68,7 +68,7 @@ def compare(
         The rows, or in words why there is nothing to compare.
 
     >>> x = torch.rand(2, 3, 8, 8)
-    >>> compare(x, x[..., :4, :4], "image", 0.5).difference.shape  # frequencies 0 and 1
+    >>> compare_outputs(x, x[..., :4, :4], "image", 0.5).difference.shape  # frequencies 0 and 1
     torch.Size([2, 2])
     """
     large, small = large.detach().double(), small.detach().double()

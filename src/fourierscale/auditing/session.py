@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fourierscale.auditing.compare import Rows, compare
+from fourierscale.auditing.compare import Rows, compare_outputs
 from fourierscale.auditing.errors import AuditError
 from fourierscale.auditing.logits import LogitSums, prediction
 from fourierscale.auditing.result import Audit, Layer, Rings, Shift
@@ -72,13 +72,13 @@ class Session:
         """The same batch, downscaled."""
         x, ratio = replace(self.prepare, kind=kind).downscale(self.x, side), side / self.size
         plain = replace(self.prepare, enlarge=None, enlarge_size=None)
-        self.sums["input", kind, side].add(compare(self.x, x, "image", ratio, plain))
+        self.sums["input", kind, side].add(compare_outputs(self.x, x, "image", ratio, plain))
         small = self._run(self.prepare(x))
         self.missing |= self.full.records.keys() ^ small.records.keys()
         for key, record in small.records.items():
             if key in self.full.records:
                 large = self.full.records[key]
-                rows = compare(large.value, record.value, record.form, ratio, self.prepare)
+                rows = compare_outputs(large.value, record.value, record.form, ratio, self.prepare)
                 self._note(key, self.sums[key, kind, side].add(rows))
         logits = prediction(small.output)
         if self.logits is not None and logits is not None and logits.shape == self.logits.shape:

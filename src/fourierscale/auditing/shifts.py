@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from fourierscale.auditing.compare import Form, Rows, compare, rows
+from fourierscale.auditing.compare import Form, Rows, compare_outputs, rows
 from fourierscale.functional import analyze, band, synthesize
 
 __all__ = ["compare_shifted", "shift_coefficients", "shift_image"]
@@ -60,7 +60,7 @@ def compare_shifted(features: Tensor, of_shifted: Tensor, form: Form, pixels: fl
     """
     a, b = features.detach().double(), of_shifted.detach().double()
     if form in ("levels", "vector"):
-        return compare(a, b, form, 1.0)
+        return compare_outputs(a, b, form, 1.0)
     if form == "coefficients":
         return rows(shift_coefficients(a, pixels / size), b)
     side = int(a.shape[-1])
