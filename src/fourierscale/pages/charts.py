@@ -152,7 +152,7 @@ def _cells(
     marked: int | None = None,
 ) -> str:
     """A matrix with names above and to the left, and a word behind each row; ``cell`` gives a value's attributes."""
-    left, right = (14 + 7 * max(map(len, names), default=0) for names in (rows, ends))
+    left, right = (7 * max(map(len, names), default=0) + (14 if any(names) else 2) for names in (rows, ends))
     width, height, top = left + SIDE * len(columns) + right, 20 + SIDE * len(rows) + 2, 20
     parts = [f'<svg class="heat" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">']
     every = math.ceil(7 * max(map(len, columns), default=0) / SIDE)  # where names are long there is room for some
@@ -218,14 +218,16 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def _nines(low: float, high: float) -> list[float]:
-    """Shares in a range of heights, as many as can be read.
+    """Shares in a range of heights, as many as can be read; of a short range equal steps.
 
     >>> _nines(0.0, 2.0)
     [0.99, 0.98, 0.95, 0.9, 0.8, 0.7, 0.5, 0.2]
+    >>> _nines(-math.log10(1 - 0.922), -math.log10(1 - 0.949))
+    [0.93, 0.94]
     """
     ticks: list[float] = []
     for share in NINES:
         height = _height(share, "nines")
         if low <= height <= high and (not ticks or _height(ticks[-1], "nines") - height > (high - low) / 16):
             ticks.append(share)
-    return ticks
+    return ticks if len(ticks) > 1 else _ticks(1 - 10**-low, 1 - 10**-high)

@@ -22,6 +22,7 @@ __all__ = [
     "said",
     "section",
     "skeleton",
+    "spread",
     "swatch",
     "table",
     "two",
@@ -104,6 +105,16 @@ def row(name: str, *cells: object, note: str = "", kind: str = "", colour: str =
     start = f'<tr class="{kind}">' if kind else "<tr>"
     own = f'<th scope="row">{colour and swatch(colour)}{escape(name)}{below}</th>'
     return f"{start}{own}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def spread(text: str) -> str:
+    """A figure and its spread, which stands below it where there is little room.
+
+    >>> spread("0.99 ± 0.01"), spread("-")
+    ('0.99 <span class="spread">± 0.01</span>', '-')
+    """
+    mean, _, rest = escape(text).partition(" ± ")
+    return f'{mean} <span class="spread">± {rest}</span>' if rest else mean
 
 
 def swatch(key: str) -> str:

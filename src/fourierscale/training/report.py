@@ -18,7 +18,7 @@ from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.models import ImageModel, load_model, read_info
 from fourierscale.models.contract import as_levels
 from fourierscale.pages.charts import Scale, Series, line_chart
-from fourierscale.pages.elements import card, facts, png, row, section, skeleton, table, two
+from fourierscale.pages.elements import card, facts, png, row, section, skeleton, spread, table, two
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.picture import level_values
 
@@ -169,10 +169,10 @@ def _figures(metrics: Mapping[str, Any]) -> Iterator[str]:
     accuracy, scale_con = (
         _shown(metrics[name], error=metrics[f"{name}_standard_error"]) for name in ("accuracy", "scale_con")
     )
-    yield row("accuracy", accuracy, note="of all test images")
+    yield row("accuracy", spread(accuracy), note="of all test images")
     yield row("balanced accuracy", _shown(metrics["balanced_accuracy"]), note="mean of the accuracies of the classes")
     losses = "how often an image's loss is no larger than that of its downscaled versions"
-    yield row("Scale-Con", scale_con, note=losses)
+    yield row("Scale-Con", spread(scale_con), note=losses)
     both = "features of the downscaled image against downscaled features; near 1e-13 is rounding"
     yield row("Equi-Err", _shown(metrics["equi_err"], ".1e"), note=both)
     calibration = f"{_shown(metrics['ece'])} ({_shown(metrics['ece_after_temperature'])})"
@@ -226,8 +226,9 @@ def _examples(examples: Sequence[Example], classes: Sequence[str]) -> str:
         for level, shares in zip(example.levels, example.probabilities, strict=True):
             top = int(shares.argmax())
             kind, share = "ours" if top == example.label else "cnn", float(shares[top])
-            told = f'<td class="{kind}"><b>{escape(classes[top])}</b> {share:.2f}</td>'
-            lines.append(f'<tr><th scope="row">{level} px</th><td>{_bar(kind, share)}</td>{told}</tr>')
+            told = f'<td class="{kind}">{share:.2f} <b>{escape(classes[top])}</b></td>'
+            size = level if "," in level else f"{level} px"
+            lines.append(f'<tr><th scope="row">{size}</th><td>{_bar(kind, share)}</td>{told}</tr>')
         name = escape(classes[example.label])
         taken = f", taken for {escape(classes[example.predicted])}" if example.predicted != example.label else ""
         picture = f'<img alt="{name}" src="{png(example.image, 0.0, 1.0)}">'

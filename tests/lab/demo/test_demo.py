@@ -16,6 +16,7 @@ from fourierscale.cli import main
 from fourierscale.cli.demo import results_table
 from fourierscale.lab.demo import Demo, DemoSettings, result_lines, run_demo, stages, write_report
 from fourierscale.models import create_model, load_model
+from fourierscale.pages.elements import spread
 from fourierscale.training import StoppedError
 from tests.training.small_runs import write_digits
 
@@ -99,7 +100,7 @@ def test_the_page_needs_nothing_from_outside(made: tuple[Demo, Path, Heard]) -> 
     assert page.count("data:image/png;base64,") == 3 * 5 + 6
     assert page.count("<svg") == 2 + 6  # one epoch is a table
     for row in result_lines(made[0]):
-        assert f"<td>{row.accuracy}</td><td>{row.scale_con}</td>" in page
+        assert f"<td>{spread(row.accuracy)}</td><td>{spread(row.scale_con)}</td>" in page
     assert "$" not in page
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import time
 from collections.abc import Iterator
 from html import escape
@@ -19,12 +20,13 @@ from fourierscale.lab.tables.figures import both_ways, choose_digit
 from fourierscale.models.contract import as_levels
 from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, heat_map, line_chart
-from fourierscale.pages.elements import card, facts, pair, pair_state, png, row, section, skeleton, table, two
+from fourierscale.pages.elements import card, facts, pair, pair_state, png, row, section, skeleton, spread, table, two
 from fourierscale.training.report import history_charts
 
 __all__ = ["write_report"]
 
 MAPS = (28, 19, 11)
+KINDS = {"ours": "strong", "paper": "faint"}
 DIGITS, AMONG = 6, 96  # how many digits are shown, among how many the hardest are looked for
 LEAD = """<p class="lead">An image is a square of Fourier coefficients and downscaling crops its corner; a net whose
 every layer writes in the corner only what the corner says gives exact features, and exact answers, at every
@@ -49,9 +51,9 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
     listener.stage("write the report")
     started, resolutions = time.perf_counter(), demo.splits.protocol.resolutions
     lines = [
-        row(line.name, line.accuracy, line.scale_con, line.equi_err, note=line.origin, kind=kind, colour=colour)
+        row(line.name, *cells, note=line.origin, kind=KINDS.get(line.key, ""), colour=line.key)
         for line in result_lines(demo)
-        for kind, colour in [{"ours": ("strong", "ours"), "paper": ("faint", "faint")}.get(line.key, ("", line.key))]
+        for cells in [(spread(line.accuracy), spread(line.scale_con), line.equi_err)]
     ]
     text = skeleton(
         "the demo's results",
@@ -66,6 +68,7 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
         ),
         section(
             "Over resolution",
+            "<p>Each point is the mean over three neighbouring resolutions.</p>",
             two(
                 card("accuracy", _over_resolution(demo, "accuracy")),
                 card("cross entropy, lower is better", _over_resolution(demo, "loss")),
@@ -94,10 +97,16 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
 
 
 def _over_resolution(demo: Demo, what: Literal["accuracy", "loss"]) -> str:
-    series = [
-        Series(entry.key, {float(r): v for r, v in entry.metrics[f"{what}_per_resolution"].items()}, entry.name)
-        for entry in demo.entries
-    ]
+    """Means over three neighbouring resolutions: a resolution alone has few images."""
+    series = []
+    for entry in demo.entries:
+        values, counts = entry.metrics[f"{what}_per_resolution"], entry.metrics["images_per_resolution"]
+        places = [place for place in values if counts[place]]
+        points = {}
+        for near in (places[first : first + 3] for first in range(0, len(places), 3)):
+            total = sum(counts[place] for place in near)
+            points[statistics.fmean(map(int, near))] = sum(values[place] * counts[place] for place in near) / total
+        series.append(Series(entry.key, points, entry.name))
     return line_chart(series, "resolution of the image in pixels", what, scale="log" if what == "loss" else "nines")
 
 
@@ -125,7 +134,8 @@ def _digits(demo: Demo) -> Iterator[str]:
     shares = torch.cat(
         [as_levels(model(part)).float().softmax(-1).cpu() for part in torch.split(x, 32)]
     )  # (B, L, classes)
-    levels = [f"{name} px" for name in model.level_names(demo.size)][-shares.shape[1] :]
+    names = model.level_names(demo.size)[-shares.shape[1] :]
+    levels = [name if "," in name else f"{name} px" for name in names]
     easy = list(range(min(DIGITS - DIGITS // 2, len(x))))
     coarsest = shares[torch.arange(len(x)), 0, labels]
     hard = [item for item in coarsest.argsort().tolist() if item not in easy][: DIGITS // 2]

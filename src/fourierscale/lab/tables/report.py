@@ -19,7 +19,7 @@ from fourierscale.lab.tables.sections import charts, errors, how, row_class
 from fourierscale.lab.tables.structure import Structure, structures
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES
-from fourierscale.pages.elements import row, section, skeleton
+from fourierscale.pages.elements import row, section, skeleton, spread
 from fourierscale.pages.elements import table as grid
 
 __all__ = ["build_page", "write_report"]
@@ -143,9 +143,7 @@ def _line(table: Table, line: TableRow, cells: Sequence[Cell]) -> str:
 
 def _cell(table: Table, cell: Cell) -> str:
     """Ours, and below it the paper's and the difference; nothing is invented where nothing was run."""
-    mean, _, spread = cell.text().partition(" ± ")  # in a narrow column the spread stands below the mean
-    ours = escape(mean) + (f' <span class="spread">± {escape(spread)}</span>' if spread else "")
-    ours = ours if cell.values else '<span class="none">not run</span>'
+    ours = spread(cell.text()) if cell.values else '<span class="none">not run</span>'
     difference = None if table.other_protocol else cell.difference
     # the paper prints two digits of Equi-Err: a smaller difference says nothing
     if difference is None or (cell.metric == "equi_err" and abs(difference) < 0.005):
