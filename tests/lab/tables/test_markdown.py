@@ -60,6 +60,8 @@ def test_a_page_that_differs_is_named_and_mended(tmp_path: Path, capsys: pytest.
         ("runs head/*", "no result is named 'head/*'"),
         ("speed mnist-* bench-cpu-minst", "did you mean 'bench-cpu-mnist'?"),
         ("speed minst-* bench-cpu-mnist", "has no rows"),
+        ("list boundary-cost net step", "boundary-cost has no column 'step': did you mean 'step_ms'?"),
+        ("pivot boundary-errors net downscaling features data=digit", "has no rows"),
     ],
 )
 def test_a_table_that_nothing_fills_is_refused(wanted: str, told: str, measured: Measured) -> None:

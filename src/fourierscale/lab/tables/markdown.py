@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fourierscale.lab.tables.results import Result, Results, read_results
-from fourierscale.lab.tables.rows import TITLES, Column, TableRow
+from fourierscale.lab.tables.rows import TITLES, Column
 from fourierscale.lab.tables.runs import identity, setting
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES, find_rows, find_table
@@ -34,6 +34,7 @@ METRICS = ("accuracy", "scale_con", "equi_err", "ece")
 LOWER, ROUNDING = ("equi_err", "ece"), 1e-9
 PRECISION = {"highest": "float32", "high": "TF32", "bfloat16": "bfloat16"}
 MODES = {"train": "training step", "inference": "inference"}
+WHERE = ("device", "torch", "triton", "python", "commit")
 Grid = list[list[str]]
 
 
@@ -130,8 +131,8 @@ def _best_rows(measured: Measured, words: Sequence[str]) -> Grid:
     for table in map(find_table, named):
         for variant in dict.fromkeys(column.variant for column in table.columns):
             columns = [column for column in table.columns if column.variant == variant]
-            ours, others = ([row for row in table.rows if wanted(row)] for wanted in (_is_best, _is_other))
-            cells = [row_cells(table, row, measured.results, columns) for row in (*ours, *others)]
+            rows = [*find_rows(table, ["ours-best"]), *(row for row in table.rows if not row.ours)]
+            cells = [row_cells(table, row, measured.results, columns) for row in rows]
             figures = [_text(cell, spread=False) for cell in cells[0]]
             for place in range(len(columns)):
                 found = _best([line[place] for line in cells[1:]])
@@ -146,14 +147,6 @@ def _best_rows(measured: Measured, words: Sequence[str]) -> Grid:
         ["table", *(f"ours: {title}" for title in titles), *(f"best baseline: {title}" for title in titles)],
         *lines,
     ]
-
-
-def _is_best(row: TableRow) -> bool:
-    return row.key == "ours-best"
-
-
-def _is_other(row: TableRow) -> bool:
-    return not row.ours
 
 
 def _runs(measured: Measured, words: Sequence[str]) -> Grid:
@@ -248,6 +241,52 @@ def _models(measured: Measured, words: Sequence[str]) -> Grid:
     return [head, *lines]
 
 
+def _list(measured: Measured, words: Sequence[str]) -> Grid:
+    """``list FILE COLUMN... COLUMN=VALUE...``: the lines of a file of the bench; all columns if none is named."""
+    rows, names = _chosen(measured, words)
+    names = names or [name for name in measured.lines(words[0])[0] if name not in WHERE]
+    return [
+        [TITLES.get(name, name.replace("_", " ")) for name in names],
+        *([_number(row[name]) for name in names] for row in rows),
+    ]
+
+
+def _pivot(measured: Measured, words: Sequence[str]) -> Grid:
+    """``pivot FILE ROW COLUMN VALUE COLUMN=VALUE...``: one figure by two names."""
+    rows, (side, top, value) = _chosen(measured, words)
+    found = {(row[side], row[top]): row[value] for row in rows}
+    names = [list(dict.fromkeys(row[name] for row in rows)) for name in (side, top)]
+    lines = [[f"`{one}`", *(_number(found.get((one, other), "")) for other in names[1])] for one in names[0]]
+    return [[side, *(f"`{name}`" for name in names[1])], *lines]
+
+
+def _chosen(measured: Measured, words: Sequence[str]) -> tuple[list[dict[str, str]], list[str]]:
+    """Lines of a file that match what is asked for, and the names of columns among the words."""
+    rows = measured.lines(words[0])
+    wanted = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    names = [word for word in words[1:] if "=" not in word]
+    for name in (*names, *wanted):
+        if name not in rows[0]:
+            raise ConfigError(f"{words[0]} has no column {name!r}: {nearest(name, rows[0])}")
+    found = rows
+    for name, patterns in wanted.items():
+        found = [row for row in found if any(fnmatch.fnmatchcase(row[name], one) for one in patterns.split(","))]
+    return found, names
+
+
+def _number(text: str) -> str:
+    """A measured number in two or three digits, and other words as they are.
+
+    >>> _number("0.1293"), _number("1.269e-13"), _number("262.1"), _number("11"), _number("ideal")
+    ('0.129', '1.3e-13', '262', '11', 'ideal')
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        return text
+    return text if text.isdigit() else f"{value:.2g}" if value < 0.1 else f"{value:.3g}"
+
+
 KINDS: dict[str, Callable[[Measured, Sequence[str]], Grid]] = {
     "results": _results,
     "best": _best_rows,
@@ -256,6 +295,8 @@ KINDS: dict[str, Callable[[Measured, Sequence[str]], Grid]] = {
     "speed": _speed,
     "sweep": _sweep,
     "models": _models,
+    "list": _list,
+    "pivot": _pivot,
 }
 
 
@@ -270,7 +311,7 @@ def _best(cells: Iterable[Cell]) -> list[Cell]:
 def _text(cell: Cell, spread: bool, best: bool = False) -> str:
     if cell.mean is None:
         return ""
-    text = cell.text() if spread else shown(cell.mean, cell.metric)
+    text = cell.text().replace("± ", "±\N{NO-BREAK SPACE}") if spread else shown(cell.mean, cell.metric)
     return f"**{text}**" if best else text
 
 
