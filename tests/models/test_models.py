@@ -1,3 +1,4 @@
+import itertools
 import re
 
 import pytest
@@ -218,3 +219,15 @@ def test_the_door_adds_no_rounding_that_layers_could_amplify():
         small = door(downscale(x, n))
         waves = slice(None), slice(None), slice(1, None)  # without the mean
         assert relative_error(crop(door(x), n)[waves], small[waves]) < 3e-13
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_logits_are_exact_when_each_axis_is_downscaled_by_its_own_factor(head):
+    net = ScaleNet(1, [3, 4], Levels.independent([8, 12, 16], [8, 16]), kernel_size=3)
+    model = _randomise(ScaleClassifier(net, ScaleHead(4, 3, net.out_levels, head))).double()
+    x = torch.rand(2, 1, 16, 16, dtype=torch.float64)
+    logits, levels = model(x), model.level_bands((16, 16))
+    for size in itertools.product((8, 12, 16), (8, 16)):
+        small = model(downscale(x, size))
+        place = levels.index(model.level_bands(size)[-1])
+        assert relative_error(logits[:, place], small[:, -1]) <= TOLERANCE[torch.float64], size

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fourierscale import kernels
 from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, grid, inside
+from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.contract import ImageModel
@@ -32,8 +33,9 @@ class ScaleHead(nn.Module):
     - ``"cumulative"``: :math:`\sum_{j \le k} \mathrm{softplus}(p_j) f_j`;
     - ``"average"``: :math:`\tau_k \, \mathrm{mean}_{j \le k} f_j`.
 
-    Each depends on the levels up to :math:`k` alone, so the logits of level :math:`k` of a large image are exactly
-    those of the image downscaled to :math:`k`.
+    The sums run over the levels inside :math:`k`: all coarser ones, or, where each axis has levels of its own, those
+    that are no finer on any axis. Each depends on what the image has up to :math:`k` alone, so the logits of level
+    :math:`k` of a large image are exactly those of the image downscaled to :math:`k`.
 
     Args:
         channels: Channels of the features.
@@ -94,17 +96,24 @@ class ScaleHead(nn.Module):
             return outputs
         positive_steps = nn.functional.softplus(self.steps)
         steps = torch.stack([positive_steps[self.levels.index(level)] for level in levels])[:, None]  # (L, 1)
+        inside = _levels_inside(len(box), *(k for level in levels for k in level), outputs.dtype, outputs.device)
         if self.head == "cumulative":
-            return (steps * outputs).cumsum(1)
-        total = steps.cumsum(0)
+            return inside @ (steps * outputs)
+        total = inside @ steps
         if self.head == "temperature":
             return total * outputs
-        count = torch.arange(1, len(levels) + 1, device=outputs.device)[:, None]
-        return total * outputs.cumsum(1) / count
+        return total * (inside @ outputs) / inside.sum(1, keepdim=True)
 
     def extra_repr(self) -> str:
         """Levels and options, for ``print(model)``."""
         return f"{self.levels!r}, head={self.head!r}, dropout={self.dropout}, cells={self.cells}"
+
+
+@constant
+def _levels_inside(axes: int, *bands: int) -> Tensor:
+    """Which levels lie inside each, ``(L, L)`` of zeros and ones: on no axis finer."""
+    levels = torch.tensor(bands, dtype=torch.float64).view(-1, axes)
+    return (levels[None] <= levels[:, None]).all(-1).double()
 
 
 class ScaleClassifier(ImageModel):
