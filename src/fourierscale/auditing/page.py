@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
 import torch
 
 import fourierscale
-from fourierscale.auditing.picture import last_rings
+from fourierscale.auditing.picture import ring_lines, shift_lines
 from fourierscale.auditing.result import Audit, Layer
-from fourierscale.auditing.table import spread
 from fourierscale.pages.charts import Series, error_map, line_chart
 from fourierscale.pages.elements import card, row, said, section, skeleton, table, two
 
@@ -27,7 +26,6 @@ ENLARGED = {
     "circular": "periodic repetition",
     "upsample": "ideal upscaling",
 }
-LINES = ("line-1", "line-2", "line-3", "line-4", "line-5")
 LAYERS = (
     "<p>The fuller a cell, the larger its power of ten; at the right the largest of each layer. Where downscaling is "
     "not ideal, the first row is what it does to the images themselves.</p>"
@@ -81,26 +79,18 @@ def _map(audit: Audit, kind: str) -> str:
 
 
 def _rings(audit: Audit) -> str:
-    found = last_rings(audit, audit.kind)
-    chosen = [found[place] for place in spread(range(len(found)), len(LINES))] if found else []
-    if not chosen:
-        return "<p>No layer gives a map.</p>"
-    series = [
-        Series(key, {float(k): error for k, error in enumerate(rings.errors)}, f"{rings.resolution} px")
-        for key, rings in zip(LINES, chosen, strict=False)
-    ]
-    return line_chart(series, f"frequency, layer {chosen[0].layer}", "error of each ring", scale="log")
+    layer, lines = ring_lines(audit)
+    return _chart(lines, f"frequency, layer {layer}", "error of each ring") if lines else "<p>No layer gives a map.</p>"
 
 
 def _shift(audit: Audit) -> str:
-    pixels = sorted({shift.pixels for shift in audit.shift}, reverse=True)
-    if not pixels:
-        return "<p>No shift was asked for.</p>"
-    series = [
-        Series(key, {float(s.layer): s.error for s in audit.shift if s.pixels == amount}, f"{amount:g} px")
-        for key, amount in zip(LINES, pixels, strict=False)
-    ]
-    return line_chart(series, "layer", "error under shifts", scale="log", whole=True)
+    lines = shift_lines(audit)
+    return _chart(lines, "layer", "error under shifts") if lines else "<p>No shift was asked for.</p>"
+
+
+def _chart(lines: Mapping[str, Mapping[float, float | None]], x_label: str, y_label: str) -> str:
+    series = [Series(f"line-{number}", points, name) for number, (name, points) in enumerate(lines.items(), 1)]
+    return line_chart(series, x_label, y_label, scale="log", whole=True)
 
 
 def _logits(audit: Audit) -> str:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from fourierscale.auditing.result import Audit, Rings
+from fourierscale.auditing.result import Audit
 from fourierscale.auditing.table import spread
 
-__all__ = ["draw", "last_rings"]
+__all__ = ["draw", "ring_lines", "shift_lines"]
 
 FLOOR = 1e-16
+LINES = 5  # at most, in a chart
 FIGURES = 10  # columns at which there is room for numbers in the cells
 
 
-def last_rings(audit: Audit, kind: str) -> list[Rings]:
-    """Rings of the last layer that gives a map of several frequencies, coarse to fine."""
-    numbers = [rings.layer for rings in audit.rings if rings.kind == kind and len(rings.difference) > 1]
-    return [rings for rings in audit.rings if rings.kind == kind and rings.layer == max(numbers, default=0)]
+def ring_lines(audit: Audit) -> tuple[int, dict[str, dict[float, float | None]]]:
+    """Errors by frequency of the last layer that gives a map of several, for at most five resolutions.
+
+    Returns:
+        The layer's number, 0 if there is none, and points by the name of their line.
+    """
+    rings = [found for found in audit.rings if found.kind == audit.kind and len(found.difference) > 1]
+    layer = max((found.layer for found in rings), default=0)
+    rings = [found for found in rings if found.layer == layer]
+    chosen = [rings[place] for place in spread(range(len(rings)), LINES)]
+    return layer, {f"{found.resolution} px": dict(enumerate(found.errors)) for found in chosen}
+
+
+def shift_lines(audit: Audit) -> dict[str, dict[float, float | None]]:
+    """Errors by layer for each shift, the largest first; points by the name of their line."""
+    pixels = sorted({shift.pixels for shift in audit.shift}, reverse=True)[:LINES]
+    return {f"{p:g} px": {s.layer: s.error for s in audit.shift if s.pixels == p} for p in pixels}
 
 
 def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
@@ -29,8 +44,9 @@ def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
     figure = Figure(figsize=(13, max(3.8, 1.8 + 0.2 * rows)), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.35, 1, 1))
     _heat(audit, left, figure)
-    _rings(audit, middle)
-    _shift(audit, right)
+    layer, rings = ring_lines(audit)
+    _lines(middle, rings, "frequency of the ring", f"error of each ring, {f'layer {layer}' if layer else 'no map'}")
+    _lines(right, shift_lines(audit), "layer", "error under shifts")
     figure.suptitle(audit.finding, fontsize=10)
     figure.savefig(path, dpi=130)
 
@@ -55,42 +71,16 @@ def _heat(audit: Audit, axes: Any, figure: Any) -> None:
     bar.set_ticks([-16, -12, -8, -4, 0], labels=["1e-16", "1e-12", "1e-8", "1e-4", "1"])
 
 
-def _rings(audit: Audit, axes: Any) -> None:
-    from matplotlib import colormaps
-
-    found = last_rings(audit, audit.kind)
-    chosen = spread(range(len(found)), 6) if found else []
-    for place in chosen:
-        points = [(k, error) for k, error in enumerate(found[place].errors) if error]
-        colour = colormaps["viridis"](0.9 * place / max(1, len(found) - 1))
-        if points:
-            axes.plot(
-                *zip(*points, strict=True),
-                marker="o",
-                markersize=3,
-                color=colour,
-                label=f"{found[place].resolution} px",
-            )
-    where = f"layer {found[0].layer}" if found else "no map"
-    axes.set(xlabel="frequency of the ring", yscale="log", title=f"error of each ring, {where}")
+def _lines(axes: Any, lines: Mapping[str, Mapping[float, float | None]], x_label: str, title: str) -> None:
+    for name, points in lines.items():
+        known = [(x, max(y, FLOOR)) for x, y in points.items() if y]
+        if known:
+            axes.plot(*zip(*known, strict=True), marker="o", markersize=3, label=name)
+    axes.set(xlabel=x_label, yscale="log", title=title)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    _finish(axes, bool(chosen))
-
-
-def _shift(audit: Audit, axes: Any) -> None:
-    styles = zip(sorted({shift.pixels for shift in audit.shift}, reverse=True), "osD^v", strict=False)
-    for pixels, marker in styles:
-        points = [(s.layer, max(s.error, FLOOR)) for s in audit.shift if s.pixels == pixels]
-        axes.plot(*zip(*points, strict=True), marker=marker, markersize=3, label=f"{pixels:g} px")
-    axes.set(xlabel="layer", yscale="log", title="error under shifts")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    _finish(axes, bool(audit.shift))
-
-
-def _finish(axes: Any, legend: bool) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
-    if legend:
+    if lines:
         axes.legend(frameon=False, fontsize=8)
 
 
