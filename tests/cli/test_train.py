@@ -174,7 +174,7 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
         (["evaluate", "RUN", "--out", "nowhere"], "no such folder to write the results in"),
         (["evaluate", "RUN", "--data", "mnist-scale"], "the model takes 1 channel(s) and 3 classes, mnist-scale has"),
         (["predict", "RUN", "none.png"], "none.png: there is no such file"),
-        (["predict", "RUN", "."], "it is a folder, name its images"),
+        (["predict", "RUN", "empty"], "it is a folder without images"),
         (["predict", "RUN", "dot.png", "--features", "text.png"], "text.png is a file: --features names a folder"),
         (["train", "--out", "text.png/run"], "text.png is a file: --out names a folder"),
         (["explore", "--build", "text.png"], "text.png is a file: --build names a folder"),
@@ -186,6 +186,7 @@ def test_a_mistake_gives_one_line_and_status_2(
     arguments: list[str], text: str, run: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "empty").mkdir()
     Image.new("L", (3, 3)).save(tmp_path / "dot.png")
     if arguments[0] not in ("predict", "explore") and "--resume" not in arguments and "--config" not in arguments:
         arguments = [*arguments, "--data-dir", str(digits)]

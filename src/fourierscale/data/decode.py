@@ -102,7 +102,7 @@ def open_image(path: Path, preprocessing: Preprocessing) -> tuple[Tensor, str]:
         CorruptFileError: As :func:`decode_image`.
     """
     if not path.is_file():
-        what = "it is a folder, name its images" if path.is_dir() else "there is no such file"
+        what = "it is a folder without images" if path.is_dir() else "there is no such file"
         raise FileNotFoundError(f"{path}: {what}")
     colour: Colour = "grey" if preprocessing.channels == 1 else "rgb"
     pixels = decode_image(path, colour=colour)
