@@ -12,14 +12,6 @@ from pathlib import Path
 import fourierscale
 
 ROOT = Path(__file__).parents[1]
-# what is not mended yet; nothing is added here
-TOO_MANY_YET: set[str] = set()
-SHADOWING_YET = {
-    "fourierscale.auditing.compare.compare",
-    "fourierscale.functional.bands.bands",
-    "fourierscale.lab.baselines.parts.buffers.fixed",
-    "fourierscale.training.evaluate.evaluate",
-}
 
 
 def test_import_needs_torch_alone():
@@ -97,9 +89,9 @@ def test_no_public_callable_has_more_than_ten_parameters():
         for place, thing in public_callables().items()
         if not dataclasses.is_dataclass(thing)
     }
-    assert {place: count for place, count in counts.items() if count > 10}.keys() <= TOO_MANY_YET
+    assert {place: count for place, count in counts.items() if count > 10} == {}
 
 
 def test_no_public_function_is_named_like_its_module():
     functions = [place for place, thing in public_callables().items() if inspect.isfunction(thing)]
-    assert {place for place in functions if len(set(place.split(".")[-2:])) == 1} <= SHADOWING_YET
+    assert {place for place in functions if len(set(place.split(".")[-2:])) == 1} == set()

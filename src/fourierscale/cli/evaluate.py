@@ -36,7 +36,7 @@ def evaluate(
     from fourierscale.data.protocols import bare_name, folder_path
     from fourierscale.training.config import EvalConfig
     from fourierscale.training.errors import ConfigError
-    from fourierscale.training.evaluate import evaluate as measure
+    from fourierscale.training.evaluation import evaluate as measure
     from fourierscale.training.picture import draw_metrics
 
     where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device

@@ -28,7 +28,7 @@ from fourierscale.training.errors import (
     StoppedError,
     TrainingError,
 )
-from fourierscale.training.evaluate import evaluate
+from fourierscale.training.evaluation import evaluate
 from fourierscale.training.losses import (
     consistency_hinge,
     level_cross_entropy,

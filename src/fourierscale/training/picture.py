@@ -1,4 +1,4 @@
-"""A picture of what :func:`~fourierscale.training.evaluate.evaluate` measured."""
+"""A picture of what :func:`~fourierscale.training.evaluation.evaluate` measured."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from fourierscale.training.checkpoints import BEST, LAST, check_checkpoint, find
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
-from fourierscale.training.evaluate import evaluate
+from fourierscale.training.evaluation import evaluate
 from fourierscale.training.module import REFRESH, ScaleModule
 
 __all__ = ["is_first_process", "resolve_model", "train"]

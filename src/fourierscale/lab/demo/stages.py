@@ -19,7 +19,7 @@ from fourierscale.data import ScaledSplits, load_protocol
 from fourierscale.models import ImageModel, load_model, load_pretrained
 from fourierscale.training import EvalConfig, StoppedError, load_config, train
 from fourierscale.training.callbacks import read_log
-from fourierscale.training.evaluate import evaluate
+from fourierscale.training.evaluation import evaluate
 
 __all__ = ["Demo", "DemoSettings", "Entry", "Listener", "run_demo"]
 
