@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
-MOST = 8  # resolutions, unless they are given
+SIDES_SHOWN = 8  # resolutions, unless they are given
 
 
 def audit(
@@ -199,7 +199,7 @@ def find_pictures(
     own = opened.preprocessing
     labels = test.labels[chosen_items] if own is not None and own.classes == splits.classes else None
     n = int(pixels.shape[-1])
-    sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), MOST)
+    sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), SIDES_SHOWN)
     source = f"{len(pixels)} test images of {chosen}, from {splits.source}"
     return Pictures(pixels, labels, sides, _boundary_of(opened, own or splits.preprocessing), source)
 
@@ -221,7 +221,7 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     pixels = 0.5 + 0.2 * (pixels - pixels.mean((-2, -1), keepdim=True)) / pixels.std((-2, -1), keepdim=True)
     source = f"{count} random band-limited images of {channels} x {side} x {side}{why}"
     prepare = Preprocessing(mean=(0.5,) * channels, std=(0.25,) * channels)
-    return Pictures(pixels, None, spread(range(side // 3, side), MOST), _boundary_of(opened, prepare), source)
+    return Pictures(pixels, None, spread(range(side // 3, side), SIDES_SHOWN), _boundary_of(opened, prepare), source)
 
 
 def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:

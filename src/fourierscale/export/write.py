@@ -32,7 +32,7 @@ RULES = (
     "fuse_pad_into_conv",
 )
 """Of onnxscript, by which a graph becomes smaller."""
-MOST = 2**28
+FOLDED_AT_MOST = 2**28
 """Numbers of all spectra that onnxruntime may be asked to fold when it loads a file, in several times the memory."""
 
 
@@ -72,7 +72,7 @@ def export_onnx(
     plan = make_plan(model, resolutions, name, raw, features)
     largest = plan.sizes[-1]
     entries = spectrum_entries(plan.model, plan.prepared(plan.images(largest, 1)))
-    if entries > MOST:
+    if entries > FOLDED_AT_MOST:
         raise ExportError(
             f"at {largest} pixels the spectra of this net have {4 * entries / 1e9:.1f} GB, more than onnxruntime can "
             "fold when it loads the file: write a .pt2 program, or export a smaller resolution or narrower net"

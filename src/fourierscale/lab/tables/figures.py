@@ -17,7 +17,16 @@ from fourierscale.metrics import shrink_features
 from fourierscale.models import ImageModel, Preprocessing, load_pretrained
 from fourierscale.testing import relative_error
 
-__all__ = ["BothWays", "Figures", "Net", "both_ways", "choose_digit", "layer_errors", "make_figures", "shipped_figures"]
+__all__ = [
+    "BothWays",
+    "Figures",
+    "NetFigures",
+    "both_ways",
+    "choose_digit",
+    "layer_errors",
+    "make_figures",
+    "shipped_figures",
+]
 
 SHIPPED = {"mnist-scale": "scalenet-mnist", "mnist-scale-gaussian": "scalenet-mnist-gaussian"}
 """Weights for digits that are downscaled ideally and for those that are not, by protocol."""
@@ -39,7 +48,7 @@ class BothWays(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Net:
+class NetFigures:
     """One net's share of the figures.
 
     Attributes:
@@ -71,8 +80,8 @@ class Figures:
     original: Tensor
     resolutions: list[int]
     digit: list[Tensor]
-    ours: Net
-    cnn: Net
+    ours: NetFigures
+    cnn: NetFigures
     digits: int
 
     @property
@@ -109,9 +118,9 @@ def make_figures(splits: ScaledSplits, ours: ImageModel, cnn: ImageModel, digits
     resolutions, kind = [r for r in splits.protocol.resolutions if r < size], splits.protocol.kind
     pixels = splits.test.images[torch.arange(min(digits, len(splits.test)))].float() / 255
 
-    def net(model: ImageModel, module: str, prepare: Preprocessing) -> Net:
+    def net(model: ImageModel, module: str, prepare: Preprocessing) -> NetFigures:
         found = audit(model, pixels, resolutions, kinds=[kind], preprocessing=prepare, shifts=())
-        return Net(model, both_ways(model, prepare, chosen, resolutions), layer_errors(found, module))
+        return NetFigures(model, both_ways(model, prepare, chosen, resolutions), layer_errors(found, module))
 
     prepare = splits.preprocessing
     padded = replace(prepare, enlarge="zero", enlarge_size=size)
