@@ -245,9 +245,9 @@ def _made(root: Path, info: Mapping[str, Any], splits: ScaledSplits) -> dict[str
         "again": f"fourierscale train --config {root / 'config.toml'} --out ANOTHER-FOLDER",
         "data": f"{splits.source}; {splits.note}",
         "model": f"{info['model']}, {', '.join(f'{name}={value}' for name, value in info['overrides'].items())}",
-        "training": f"{metrics['epochs']} epochs of batches of {config['data']['batch_size']}, {metrics['steps']:,} "
-        f"steps, {config['optim']['name']} at {config['optim']['lr']:g}, augmentation {config['data']['augment']}, "
-        f"seed {config['train']['seed']}, {metrics['train_seconds']:.0f} s",
+        "training": f"epochs {metrics['epochs']}, {metrics['steps']:,} steps, batches of "
+        f"{config['data']['batch_size']}, {config['optim']['name']} at {config['optim']['lr']:g}, "
+        f"augmentation {config['data']['augment']}, seed {config['train']['seed']}, {metrics['train_seconds']:.0f} s",
         "device": f"{metrics['device']}, {platform.system()} {platform.machine()}",
         "versions": ", ".join(f"{name} {number}" for name, number in info["versions"].items()),
         "Equi-Err": f"over {metrics['equi_err_pairs']:,} pairs of image and resolution, really downscaled; the largest "
