@@ -359,7 +359,7 @@ def test_a_file_that_differs_is_refused_and_not_left_behind(both, tmp_path):
 def test_a_net_whose_spectra_are_too_large_to_fold_is_refused(tmp_path, monkeypatch):
     from fourierscale.export import write
 
-    monkeypatch.setattr(write, "MOST", 100)
+    monkeypatch.setattr(write, "FOLDED_AT_MOST", 100)
     model = create_model("scalenet-tiny", widths=[4], resolutions=[6, 12], pool=1)
     with pytest.raises(ExportError, match=r"at 12 pixels the spectra .* write a \.pt2 program"):
         export_onnx(model, tmp_path / "large.onnx", [12])
