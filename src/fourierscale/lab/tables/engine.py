@@ -38,7 +38,7 @@ class Job:
         folder: Where; ``run.log`` there holds what the process printed.
         state: ``"waiting"``, ``"running"``, ``"done"``, ``"failed"`` or ``"stopped"`` (resumes next time).
         epoch: Epochs that are done.
-        reason: Of a failure, in one line.
+        reason: Why it failed, in one line.
         known: Whether it was finished before; then nothing was run.
         process: Set while it runs and afterwards.
         logged: Bytes that were in the log before this process.
@@ -226,7 +226,7 @@ def _stop(running: Sequence[Job]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """To the process and its workers."""
+    """Send a signal to a process and its workers."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
 

@@ -52,7 +52,7 @@ class NetFigures:
     """One net's share of the figures.
 
     Attributes:
-        model: It.
+        model: The net.
         maps: The channel that varies most of the last layer, for each resolution.
         errors: Relative squared error behind each activation, for each resolution; see :func:`fourierscale.audit`.
     """

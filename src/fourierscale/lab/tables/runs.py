@@ -57,7 +57,7 @@ class Run:
     """One training.
 
     Attributes:
-        name: Of its result; tells table, row and seed of the first table that has the run.
+        name: The name of its result; it tells table, row and seed of the first table that has the run.
         key: Hash of what it computes; see :func:`recipe_key`.
         config: Resolved.
         command: What a user types to run it alone.
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def seed(self) -> int:
-        """Of initial weights, order, augmentation and dropout."""
+        """The seed of initial weights, order, augmentation and dropout."""
         return self.config.train.seed
 
     @property
@@ -196,17 +196,17 @@ def row_runs(
 
     Args:
         table: Its table.
-        row: Which.
+        row: The row.
         seeds: One run for each, and for each kind of column.
         settings: Fields of the config to change.
-        names: Of recipes, by hash; see :func:`recipe_names`.
+        names: Names of recipes, by hash; see :func:`recipe_names`.
 
     Raises:
         ConfigError: A model or preset that is not there, or settings that cannot be.
     """
     runs = []
     for column in run_columns(table, row):
-        config = resolved(_config(row, column, settings))
+        config = resolved(load_config(row.preset, (*row.settings_in(column), *settings)))
         key = recipe_key(config)
         name = names.get(key) or f"{_name(table, row, column)}-{key}"
         for seed in seeds:
@@ -238,10 +238,6 @@ def train_command(row: TableRow, column: Column, seed: int, settings: Sequence[s
     """
     changes = [f" --set {shlex.quote(setting)}" for setting in (*row.settings_in(column), *settings)]
     return f"fourierscale train --config {row.preset}{''.join(changes)} --seed {seed}"
-
-
-def _config(row: TableRow, column: Column, settings: Sequence[str] = ()) -> Config:
-    return load_config(row.preset, (*row.settings_in(column), *settings))
 
 
 def _name(table: Table, row: TableRow, column: Column) -> str:

@@ -24,7 +24,7 @@ class Structure:
     """What one layer or net depends on.
 
     Attributes:
-        name: Of it.
+        name: The name of the layer or net.
         key: ``"ours"`` or ``"cnn"``, which decides the colour.
         shares: For each frequency of the output, coarse to fine, the share of each frequency of the input.
         levels: Bands at which equivariance is asked for, coarse to fine, the last no lower than any frequency.
@@ -57,7 +57,7 @@ def dependence(function: Callable[[Tensor], Tensor], coeffs: Tensor, probes: int
         function: Coefficients to coefficients, each image by itself.
         coeffs: Where to differentiate, ``(1, C, 2K+1, 2K+1)``.
         probes: Random sums of each output frequency.
-        seed: Of the sums.
+        seed: The seed of the random sums.
 
     Returns:
         ``(output frequencies, input frequencies)``, each line with the sum 1.

@@ -32,7 +32,7 @@ class Cell:
 
     @property
     def mean(self) -> float | None:
-        """Over seeds."""
+        """The mean over seeds."""
         return statistics.fmean(self.values) if self.values else None
 
     @property
@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the paper's."""
+        """Our figure less the paper's."""
         return None if self.mean is None or self.paper is None else self.mean - self.paper
 
     def text(self) -> str:
@@ -84,7 +84,7 @@ class RowState:
     """How far a row is.
 
     Attributes:
-        row: Which.
+        row: The row.
         cells: What was measured so far.
         finished: Runs that are finished.
         wanted: Runs that the row needs.
