@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import io
 import json
 import os
 import shutil
@@ -14,8 +16,10 @@ import textwrap
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file
 
 from fourierscale import create_model
@@ -31,7 +35,7 @@ from fourierscale.training import (
     train,
 )
 from fourierscale.training.callbacks import read_log
-from fourierscale.training.checkpoints import LAST
+from fourierscale.training.checkpoints import LAST, WholeCheckpoints, read_checkpoint
 from fourierscale.training.config import Config, OptimConfig
 from fourierscale.training.module import _seed_draws
 from fourierscale.training.optim import parameter_groups
@@ -395,3 +399,38 @@ def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, de
     conv = torch.nn.Conv2d(4, 8, 3)
     _lay_out(conv, Config().replaced(settings), torch.device(device))
     assert conv.weight.is_contiguous(memory_format=torch.channels_last) == last
+
+
+def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:
+    with FileLock(tmp_path / ".lock"), pytest.raises(CheckpointError, match="another process trains into"):
+        train(small_config("train.epochs=1"), tmp_path, splits=small_splits())
+
+
+def test_a_checkpoint_that_was_changed_in_one_place_is_refused(run: tuple[Path, dict], tmp_path: Path) -> None:
+    content = (run[0] / LAST).read_bytes()
+    assert read_checkpoint(run[0] / LAST)["epoch"] == 7
+    torch.load(io.BytesIO(content), weights_only=True)  # by torch alone too
+    damaged, refused = tmp_path / "damaged.ckpt", 0
+    places = np.random.default_rng(0).integers(0, len(content), 40)
+    for place in places:
+        damaged.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        with contextlib.suppress(CheckpointError):
+            read_checkpoint(damaged)
+            continue
+        refused += 1
+    assert refused == len(places)
+
+
+def test_a_checkpoint_is_whole_or_what_was_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, io_plugin = tmp_path / "last.ckpt", WholeCheckpoints()
+    good = {"fourierscale": {}, "state_dict": {"weight": torch.ones(3)}}
+    io_plugin.save_checkpoint(good, target)
+
+    def killed(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(os, "fsync", killed)
+    with pytest.raises(OSError, match="no space"):
+        io_plugin.save_checkpoint({"fourierscale": {}, "state_dict": {}}, target)
+    assert [path.name for path in tmp_path.iterdir()] == ["last.ckpt"]
+    torch.testing.assert_close(read_checkpoint(target)["state_dict"]["weight"], torch.ones(3))

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import logging
 import os
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric.plugins import TorchCheckpointIO
 
 from fourierscale.data.protocols import bare_name
+from fourierscale.models.files import write_whole
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import CheckpointError
 from fourierscale.training.module import identity
 
-__all__ = ["BEST", "LAST", "check_checkpoint", "find_checkpoint", "read_checkpoint"]
+__all__ = ["BEST", "LAST", "WholeCheckpoints", "check_checkpoint", "find_checkpoint", "read_checkpoint"]
 
 log = logging.getLogger(__name__)
+HEX_DIGITS = 64  # of a SHA-256
 LAST = Path("checkpoints") / "last.ckpt"
 BEST = Path("checkpoints") / "best.ckpt"
+END = b"PK\5\6"  # where the last 22 bytes of an archive begin, the last two of them the length of a comment behind them
+
+
+class WholeCheckpoints(TorchCheckpointIO):
+    """Writes checkpoints whole or not at all, with a checksum of their content as the comment of the archive."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write beside the file that is there, which stays until the new one is on the disk."""
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(target, _sealed(buffer.getvalue()))
+
+
+def _sealed(archive: bytes) -> bytes:
+    """An archive with the checksum of its content behind it."""
+    content = archive[:-2] + HEX_DIGITS.to_bytes(2, "little")
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
+def _is_damaged(archive: bytes) -> bool:
+    """Whether an archive with a checksum is not what was written; one of an earlier version has none."""
+    content, seal = archive[:-HEX_DIGITS], archive[-HEX_DIGITS:]
+    return content[-22:-18] == END and hashlib.sha256(content).hexdigest().encode() != seal
 
 
 def find_checkpoint(root: Path, resume: bool | str | os.PathLike[str]) -> Path | None:
@@ -45,13 +75,16 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         CheckpointError: It is damaged, or of another library.
     """
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        archive = path.read_bytes()
+        if _is_damaged(archive):
+            raise ValueError("the checksum differs")
+        checkpoint = torch.load(io.BytesIO(archive), map_location="cpu", weights_only=True)
         if isinstance(checkpoint["fourierscale"], dict) and isinstance(checkpoint["state_dict"], dict):
             return dict(checkpoint)
     except Exception as error:  # torch, zipfile and pickle raise nearly anything on damaged files
         log.debug("reading %s: %s", path, error)
     raise CheckpointError(
-        f"{path} is not a whole checkpoint of this library (cut short, or written by something else): "
+        f"{path} is not a whole checkpoint of this library (damaged, or written by something else): "
         "start again in a new folder"
     )
 

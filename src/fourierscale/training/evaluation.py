@@ -90,7 +90,7 @@ def evaluate(
     with torch.inference_mode(), torch.autocast(where.type, torch.bfloat16, enabled=config.precision == "bf16"):
         chosen = _draw(count, config.limit, seed)
         checked = run.check_levels(protocol.equivariance, _draw(count, config.sample, seed + 1), batch_size)
-        fitted_on = _draw(len(splits.val), min(config.limit or TEMPERATURE_IMAGES, TEMPERATURE_IMAGES), seed)
+        fitted_on = _draw(len(splits.val), 4 * config.sample if config.limit else TEMPERATURE_IMAGES, seed)
         temperature = validation.temperature(fitted_on, batch_size)
         one_pass = checked["levels_from_one_pass"]
         followed = chosen if one_pass else chosen[_draw(len(chosen), config.consistency, seed + 2)]

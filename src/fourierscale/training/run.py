@@ -19,6 +19,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from filelock import FileLock, Timeout
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
@@ -32,7 +33,14 @@ from fourierscale.models.files import write_whole
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.models.saved import save_model, versions
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
-from fourierscale.training.checkpoints import BEST, LAST, check_checkpoint, find_checkpoint, read_checkpoint
+from fourierscale.training.checkpoints import (
+    BEST,
+    LAST,
+    WholeCheckpoints,
+    check_checkpoint,
+    find_checkpoint,
+    read_checkpoint,
+)
 from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
@@ -82,6 +90,36 @@ def train(
         StoppedError: The user stopped it (Ctrl-C).
     """
     root = Path(run_dir).expanduser()
+    with _alone(root):
+        return _train(config, root, resume, splits, report)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Refuse a folder into which another process trains; the processes of one run share it."""
+    if not is_first_process():
+        yield
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(root / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise CheckpointError(f"another process trains into {root}: wait for it, or choose another folder") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _train(
+    config: Config,
+    root: Path,
+    resume: bool | str | os.PathLike[str],
+    splits: ScaledSplits | None,
+    report: ProgressCallback | None,
+) -> dict[str, Any]:
+    """Train in a folder that is this process's own."""
     first = is_first_process()
     checkpoint = find_checkpoint(root, resume)
     if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
@@ -272,6 +310,7 @@ def _trainer(config: Config, root: Path) -> pl.Trainer:
             use_distributed_sampler=False,
             logger=_logger(root),
             callbacks=callbacks,
+            plugins=[WholeCheckpoints()],
             enable_progress_bar=progress,
             enable_model_summary=False,
             log_every_n_steps=20,
