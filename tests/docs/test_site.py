@@ -24,7 +24,7 @@ BROKEN_NUMBERS = """(() => {
   while (walk.nextNode()) {
     const node = walk.currentNode;
     if (!node.parentElement.closest('td, th')) continue;
-    for (const number of node.data.matchAll(/[0-9][^\\s]*/g)) {
+    for (const number of node.data.matchAll(/(?<![\\w:.-])[0-9][^\\s]*/g)) {
       const range = document.createRange();
       range.setStart(node, number.index);
       range.setEnd(node, number.index + number[0].length);
