@@ -368,9 +368,9 @@ def test_images_are_downscaled_with_the_boundary_of_the_model(tmp_path):
     write_digits(tmp_path)
     settings = [f"data.data_dir={tmp_path}", "data.offline=true"]
     mirrored = small_config(*settings, "model.overrides.boundary=mirror")
-    assert load_splits(mirrored).protocol.boundary == load_splits(mirrored).test.boundary == "mirror"
-    assert load_splits(mirrored.replaced(["data.boundary=circular"])).train.boundary == "circular"
-    assert load_splits(small_config(*settings)).val.boundary == "circular"
+    assert load_splits(mirrored).protocol.boundary == load_splits(mirrored).test.preprocessing.boundary == "mirror"
+    assert load_splits(mirrored.replaced(["data.boundary=circular"])).train.preprocessing.boundary == "circular"
+    assert load_splits(small_config(*settings)).val.preprocessing.boundary == "circular"
     assert model_boundary(small_config("model.name=cnn-mnist")) is None
     with pytest.raises(ConfigError, match="unknown boundary 'mirored'"):
         load_splits(small_config(*settings, "model.overrides.boundary=mirored"))
