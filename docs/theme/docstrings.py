@@ -52,7 +52,7 @@ def to_markdown(text: str) -> str:
     text = re.sub(r"^( *)\.\. math::((?:.*\n?)(?:\1 +\S.*\n?)*)", _display, text, flags=re.MULTILINE)
     text = re.sub(r":math:`([^`]*)`", lambda m: formula(m[1]), text)
     text = re.sub(r":[a-z]+:`~?([^`]*)`", lambda m: f"`{m[1].removeprefix('fourierscale.')}`", text)
-    return re.sub(r"^( *)>>> .*(?:\n\1\S.*)*", _example, text, flags=re.MULTILINE)
+    return re.sub(r"^( *)>>> .*(?:\n\1 *\S.*)*", _example, text, flags=re.MULTILINE)
 
 
 def _display(match: re.Match[str]) -> str:
