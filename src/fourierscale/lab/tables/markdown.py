@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fourierscale.lab.tables.paper import OURS
 from fourierscale.lab.tables.results import Result, Results, read_results
 from fourierscale.lab.tables.rows import TITLES, Column
 from fourierscale.lab.tables.runs import identity, setting
@@ -115,7 +116,8 @@ def _results(measured: Measured, words: Sequence[str]) -> Grid:
     ]
     head = ["", *(column.title for column in columns)]
     if not whole:
-        return [head, *lines, ['the paper, "Ours"', *(_printed(cell) for cell in cells[-1])]]
+        ours = [figures for row, figures in zip(rows, cells, strict=True) if row.paper == OURS]
+        return [head, *lines, *([f'the paper, "{OURS}"', *map(_printed, figures)] for figures in ours[:1])]
     printed = [] if table.other_protocol else [place for place, column in enumerate(columns) if column.key != "ece"]
     for line, figures in zip(lines, cells, strict=True):
         counts = sorted({len(cell.values) for cell in figures})
