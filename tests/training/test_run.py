@@ -402,7 +402,7 @@ def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, de
 
 
 def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:
-    with FileLock(tmp_path / ".lock"), pytest.raises(CheckpointError, match="another process trains into"):
+    with FileLock(tmp_path / ".train.lock"), pytest.raises(CheckpointError, match="another process trains into"):
         train(small_config("train.epochs=1"), tmp_path, splits=small_splits())
 
 

@@ -90,18 +90,24 @@ def train(
         StoppedError: The user stopped it (Ctrl-C).
     """
     root = Path(run_dir).expanduser()
+    checkpoint = find_checkpoint(root, resume)
+    if is_first_process() and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
+        raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
+    splits = load_splits(config, report) if splits is None else splits
+    check_mixed(config, splits.train.preprocessing.enlarge)
+    config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
     with _alone(root):
-        return _train(config, root, resume, splits, report)
+        return _train(config, root, checkpoint, splits)
 
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Refuse a folder into which another process trains; the processes of one run share it."""
+    root.mkdir(parents=True, exist_ok=True)
     if not is_first_process():
         yield
         return
-    root.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(root / ".lock", timeout=0)
+    lock = FileLock(root / ".train.lock", timeout=0)
     try:
         lock.acquire()
     except Timeout:
@@ -112,26 +118,12 @@ def _alone(root: Path) -> Iterator[None]:
         lock.release()
 
 
-def _train(
-    config: Config,
-    root: Path,
-    resume: bool | str | os.PathLike[str],
-    splits: ScaledSplits | None,
-    report: ProgressCallback | None,
-) -> dict[str, Any]:
-    """Train in a folder that is this process's own."""
-    first = is_first_process()
-    checkpoint = find_checkpoint(root, resume)
-    if first and resume is False and any((root / name).exists() for name in (LAST, "model.safetensors")):
-        raise CheckpointError(f"{root} holds a run already: continue it with --resume, or choose another folder")
-    splits = load_splits(config, report) if splits is None else splits
-    check_mixed(config, splits.train.preprocessing.enlarge)
-    config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
+def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSplits) -> dict[str, Any]:
+    """Train in a folder that no other run writes to."""
     images = {"protocol": splits.protocol.name, "classes": list(splits.classes), "indices": dict(splits.hashes)}
     if checkpoint is not None:
         check_checkpoint(checkpoint, config, images, root)
-    root.mkdir(parents=True, exist_ok=True)
-    if first:
+    if is_first_process():
         write_whole(root / "config.toml", config.to_toml())
 
     with _quiet(), _products(config.train.matmul):
