@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written."""
+    """The file that was written, and how it compares with its model."""
 
     path: Path
     resolutions: tuple[int, ...]
