@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import copy
 from collections.abc import Sequence
 from typing import TypeVar
@@ -20,7 +21,7 @@ __all__ = ["SizedImages", "StoredImages", "StreamedImages"]
 Self = TypeVar("Self", bound="StoredImages")
 
 
-class StoredImages:
+class StoredImages(abc.ABC):
     """What all images of several sizes have in common; those that are taken together have one size.
 
     Attributes:
@@ -46,9 +47,9 @@ class StoredImages:
         there.device = torch.device(device)
         return there
 
+    @abc.abstractmethod
     def __getitem__(self, indices: Tensor) -> Tensor:
         """The images at ``indices`` ``(B,)``, which have one size: ``(B, C, m, m)``, unsigned bytes."""
-        raise NotImplementedError
 
 
 class SizedImages(StoredImages):

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.models import ImageModel, load_model, read_info
-from fourierscale.models.contract import as_levels
 from fourierscale.pages.charts import Scale, Series, line_chart
 from fourierscale.pages.elements import card, facts, png, row, section, skeleton, spread, table, two
 from fourierscale.training.callbacks import read_log
@@ -43,7 +42,7 @@ class Example:
     name: str
     image: Tensor
     label: int
-    levels: list[str]
+    levels: tuple[str, ...]
     probabilities: Tensor
 
     @property
@@ -129,12 +128,13 @@ def choose_examples(model: ImageModel, splits: ScaledSplits) -> tuple[list[Examp
     names, seen = splits.names.get("test", ()), 0
     for batch in make_loader(splits.test, 64, shuffle=True):
         seen += len(batch.labels)
-        probabilities = as_levels(model(batch.images)).float().softmax(-1)  # (B, L, classes)
-        levels = model.level_names(batch.resolution)[-probabilities.shape[1] :]
+        answers = splits.preprocessing.answers(model(batch.images), model.level_names(batch.resolution))
         images = splits.test.denormalize(batch.images).clamp(0, 1)
         found = [
-            Example(names[item] if names else f"test image {item}", image, int(label), levels, p)
-            for item, image, label, p in zip(batch.indices.tolist(), images, batch.labels, probabilities, strict=True)
+            Example(
+                names[item] if names else f"test image {item}", image, int(label), answer.levels, answer.probabilities
+            )
+            for item, image, label, answer in zip(batch.indices.tolist(), images, batch.labels, answers, strict=True)
         ]
         right += [example for example in found if example.predicted == example.label]
         wrong += [example for example in found if example.predicted != example.label]

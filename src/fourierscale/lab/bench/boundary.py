@@ -61,7 +61,7 @@ def measure_boundary(names: Sequence[str], settings: Settings) -> Iterator[Recor
 
 def _digits(count: int) -> Images:
     test = load_protocol("mnist-scale", offline=True).test
-    x = (test.images[torch.arange(count)].float() / 255 - test.mean) / test.std
+    x = test.preprocessing(test.images[torch.arange(count)].float() / 255)
     return Images("digits", x, {"in_channels": 1, "resolutions": range(8, 29, 4)})
 
 

@@ -17,7 +17,6 @@ from fourierscale.functional import downscale
 from fourierscale.lab.demo.lines import result_lines
 from fourierscale.lab.demo.stages import Demo, Listener, Silent
 from fourierscale.lab.tables.figures import both_ways, choose_digit
-from fourierscale.models.contract import as_levels
 from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, heat_map, line_chart
 from fourierscale.pages.elements import card, facts, pair, pair_state, png, row, section, skeleton, spread, table, two
@@ -131,11 +130,10 @@ def _digits(demo: Demo) -> Iterator[str]:
     model, test, classes = demo.entries[0].model, demo.splits.test, [escape(name) for name in demo.splits.classes]
     images = test.images[torch.arange(min(AMONG, len(test)))].float() / 255
     x, labels = demo.splits.preprocessing(images).to(demo.device), test.labels[: len(images)].cpu()
-    shares = torch.cat(
-        [as_levels(model(part)).float().softmax(-1).cpu() for part in torch.split(x, 32)]
-    )  # (B, L, classes)
-    names = model.level_names(demo.size)[-shares.shape[1] :]
-    levels = [name if "," in name else f"{name} px" for name in names]
+    logits = torch.cat([model(part) for part in torch.split(x, 32)])
+    answers = demo.splits.preprocessing.answers(logits, model.level_names(demo.size))
+    shares = torch.stack([answer.probabilities for answer in answers])  # (B, L, classes)
+    levels = [name if "," in name else f"{name} px" for name in answers[0].levels]
     easy = list(range(min(DIGITS - DIGITS // 2, len(x))))
     coarsest = shares[torch.arange(len(x)), 0, labels]
     hard = [item for item in coarsest.argsort().tolist() if item not in easy][: DIGITS // 2]

@@ -151,7 +151,8 @@ class Viewer:
         if key not in self._seen:
             device = next(net.model.parameters()).device
             features, logits = net.model.features_and_logits(net.preprocessing(x.to(device)))
-            self._seen[key] = _Seen(features.float(), logits[0].float().softmax(-1).cpu())
+            (answer,) = net.preprocessing.answers(logits, net.model.level_names(key[1]))
+            self._seen[key] = _Seen(features.float(), answer.probabilities)
         return self._seen[key]
 
     def _both_ways(self, net: Net, x: Tensor, x_small: Tensor, rank: int) -> dict[str, Any]:
