@@ -1,6 +1,6 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
-from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period
+from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period, widest
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
 from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
@@ -10,6 +10,7 @@ from fourierscale.functional.nested import (
     InstanceNorm,
     Level,
     Pooling,
+    keep_rims,
     level_pool,
     nested_activation,
     nested_map,
@@ -38,6 +39,7 @@ __all__ = [
     "fourier_conv",
     "grid",
     "grids",
+    "keep_rims",
     "level_pool",
     "local_spectrum",
     "local_spectrum_from_dft",
@@ -49,4 +51,5 @@ __all__ = [
     "pool_samples",
     "synthesize",
     "upscale",
+    "widest",
 ]
