@@ -14,14 +14,24 @@ import torch
 from torch import Tensor
 
 from fourierscale.data.errors import UnknownNameError
-from fourierscale.data.steps import CircularShift, Colours, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Stage, Step
+from fourierscale.data.steps import (
+    CircularShift,
+    Colours,
+    Cutout,
+    HorizontalFlip,
+    RandomCrop,
+    RandomScaling,
+    Stage,
+    Step,
+)
 from fourierscale.data.warp import EarlyWarp, Warp
 from fourierscale.nn.checks import nearest
 
 __all__ = ["Augmentation", "get_augmentation", "list_augmentations"]
 
 STEPS: dict[str, type[Step]] = {
-    step.name: step for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, Colours, RandomScaling, Warp, EarlyWarp)
+    step.name: step
+    for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, Colours, RandomScaling, Warp, EarlyWarp)
 }
 
 

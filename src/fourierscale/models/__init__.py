@@ -13,8 +13,10 @@ from fourierscale.models.registry import (
     pretrained_info,
     register,
 )
+from fourierscale.models.resnet import PerLevelClassifier, ResidualNet, residual_classifier
 from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.unet import UNet
 
 __all__ = [
     "Answer",
@@ -22,10 +24,13 @@ __all__ = [
     "ImageModel",
     "LayerConfig",
     "ModelInfo",
+    "PerLevelClassifier",
     "Preprocessing",
+    "ResidualNet",
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "UNet",
     "WeightsError",
     "as_image_model",
     "create_model",
@@ -37,5 +42,6 @@ __all__ = [
     "pretrained_info",
     "read_info",
     "register",
+    "residual_classifier",
     "save_model",
 ]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, grid, inside
+from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, inside
 from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind

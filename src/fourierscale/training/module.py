@@ -152,7 +152,12 @@ class ScaleModule(pl.LightningModule):
     def _forward(self, x: Tensor, which: str = "own") -> Any:
         """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
         train = self.config.train
-        graphs = train.cuda_graphs and not train.compile and self.trainer.precision == "32-true" and self.trainer.world_size == 1
+        graphs = (
+            train.cuda_graphs
+            and not train.compile
+            and self.trainer.precision == "32-true"
+            and self.trainer.world_size == 1
+        )
         model = WithFeatures(self.model) if self.config.loss.two_passes else self.model
         if not (graphs and x.is_cuda):
             return model(x)
