@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -21,7 +21,7 @@ __all__ = ["Made", "PerLevelClassifier", "ResidualBody", "ResidualNet", "Residua
 Made: TypeAlias = Literal["bare", "bare-every-size", "consistent", "exact"]
 """What is made of a plain net; see :func:`residual_classifier`."""
 
-POOLS = {"max": F.adaptive_max_pool2d, "average": F.adaptive_avg_pool2d}
+POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"max": F.adaptive_max_pool2d, "average": F.adaptive_avg_pool2d}
 
 
 class ResidualBlock(nn.Module):

@@ -8,13 +8,14 @@ level an inverse FFT, norm, ReLU, FFT and the ring that is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from fourierscale.functional.bands import Box, axis_bands, grids
 from fourierscale.functional.nested import plan_levels
-from fourierscale.models import ScaleClassifier, ScaleHead
+from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
 __all__ = ["FnoLayer", "NaiveNet", "NaivePair", "PlainCNN", "low_block", "plain_pair"]
@@ -157,7 +158,7 @@ class NaiveNet(nn.Module):
 
     def __init__(self, model: ScaleClassifier) -> None:
         super().__init__()
-        self.net, self.head = model.net, model.head
+        self.net, self.head = cast(ScaleNet, model.net), model.head
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``."""

@@ -17,7 +17,7 @@ from fourierscale.functional.levels import Levels
 from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
-from fourierscale.models import ScaleClassifier, ScaleHead
+from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 from fourierscale.training.errors import CheckpointError
 
@@ -97,8 +97,9 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
     shared = {"key": net.key, "mean": list(net.preprocessing.mean), "std": list(net.preprocessing.std)}
     if isinstance(net.model, SmallCNN) and net.preprocessing.enlarge == "zero":
         return shared | {"kind": "cnn", "description": _cnn(net.model, net.preprocessing.enlarge_size or 0, weights)}
-    if isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
-        layers = [_block(net, block, weights) for block in net.model.net.blocks]
+    inner = net.model.net if isinstance(net.model, ScaleClassifier) else None
+    if isinstance(inner, ScaleNet) and isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
+        layers = [_block(net, block, weights) for block in inner.blocks]
         head = _head(net, net.model.head, weights)
         return shared | {"kind": "scalenet", "description": {"layers": layers, "head": head}}
     raise _cannot(net, "is neither a ScaleClassifier nor a small CNN")
