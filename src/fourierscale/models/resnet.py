@@ -176,7 +176,7 @@ class PerLevelClassifier(ImageModel):
             if self.steps is None:
                 return logits
             scales = F.softplus(self.steps).cumsum(0)
-            return logits * torch.stack([scales[passes[number].index] for number in chosen])[:, None]
+            return logits * torch.stack([scales[passes[number].row] for number in chosen])[:, None]
 
     @property
     def levels(self) -> Levels:

@@ -22,7 +22,7 @@ __all__ = ["LevelOutputs", "LevelPass", "find_rates"]
 class LevelPass(NamedTuple):
     """One pass of a model: a level and where it is sampled."""
 
-    index: int
+    row: int
     """Row of the norms and temperatures of this level."""
     band: Box
     """Band of the image that is read."""
@@ -93,7 +93,7 @@ class LevelOutputs:
         given = list(self._any() if leaves is None else leaves)
         for n, rate in zip(self.numbers, self.rates, strict=True):
             if rate is None:
-                given[n] = given[n] if self.scales is None else given[n] * self.scales[one.index]
+                given[n] = given[n] if self.scales is None else given[n] * self.scales[one.row]
                 continue
             coeffs = self.maps[n][corner(one.writes(rate))]
             given[n] = coeffs if size_of is None else synthesize(coeffs, size_of(rate), self.boundary)

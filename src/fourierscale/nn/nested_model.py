@@ -265,7 +265,7 @@ class NestedModel(nn.Module):
         outputs: list[Any] = [None] * len(passes)
         for numbers in self._together(passes, rates):
             together = [images[n] for n in numbers]
-            found = self._pass(passes[numbers[0]].index, torch.cat(together) if len(numbers) > 1 else together[0])
+            found = self._pass(passes[numbers[0]].row, torch.cat(together) if len(numbers) > 1 else together[0])
             parts = [found] if len(numbers) == 1 else _parts(found, len(numbers), len(x))
             for n, part in zip(numbers, parts, strict=True):
                 outputs[n] = part
