@@ -7,7 +7,6 @@ from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spe
 from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import (
-    InstanceNorm,
     Level,
     Pooling,
     level_pool,
@@ -17,12 +16,14 @@ from fourierscale.functional.nested import (
     plan_levels,
     pool_samples,
 )
+from fourierscale.functional.norms import InstanceNorm, LevelAffine, level_moments
 from fourierscale.functional.resample import crop, downscale, upscale
 from fourierscale.functional.transform import analyze, synthesize
 
 __all__ = [
     "InstanceNorm",
     "Level",
+    "LevelAffine",
     "Levels",
     "Pooling",
     "analyze",
@@ -38,6 +39,7 @@ __all__ = [
     "fourier_conv",
     "grid",
     "grids",
+    "level_moments",
     "level_pool",
     "local_spectrum",
     "local_spectrum_from_dft",
