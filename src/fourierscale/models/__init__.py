@@ -3,6 +3,7 @@
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
+from fourierscale.models.layers import ExactNet, LayerConfig
 from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
@@ -14,11 +15,13 @@ from fourierscale.models.registry import (
     register,
 )
 from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
-from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.scaleresnet import ScaleResNet
 
 __all__ = [
     "Answer",
     "Cost",
+    "ExactNet",
     "ImageModel",
     "LayerConfig",
     "ModelInfo",
@@ -26,6 +29,7 @@ __all__ = [
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "ScaleResNet",
     "WeightsError",
     "as_image_model",
     "create_model",

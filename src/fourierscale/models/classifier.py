@@ -12,9 +12,12 @@ from fourierscale import kernels
 from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, grid, inside
 from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import PoolKind
+from fourierscale.functional.nested import HeadPool, pool_cells
+from fourierscale.functional.resample import corner
+from fourierscale.functional.transform import synthesize
 from fourierscale.models.contract import ImageModel
-from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.layers import ExactNet
+from fourierscale.models.parted import PartedStages
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
@@ -45,8 +48,10 @@ class ScaleHead(nn.Module):
         hidden: Width of the MLP.
         dropout: Dropout behind the hidden layer, one mask for all levels of an image.
         cells: Side of the grid of pooled features.
-        pool_kind: ``"max"`` or ``"average"``.
+        pool_kind: ``"max"``, ``"average"``, or ``"both"``: maxima and means side by side.
         boundary: That of the net: cells lie on the image, not on what lies beyond its edge.
+        stages: Ordinary stages that see each level's samples before they are pooled, of a net that is exact only up
+            to here (:meth:`fourierscale.models.ScaleResNet.parted`).
     """
 
     def __init__(
@@ -58,12 +63,13 @@ class ScaleHead(nn.Module):
         hidden: int = 256,
         dropout: float = 0.75,
         cells: int = 2,
-        pool_kind: PoolKind = "max",
+        pool_kind: HeadPool = "max",
         boundary: Boundary = "circular",
+        stages: PartedStages | None = None,
     ) -> None:
         super().__init__()
         choice(head, get_args(Head), "head")
-        choice(pool_kind, get_args(PoolKind), "pooling")
+        choice(pool_kind, get_args(HeadPool), "pooling")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.levels = Levels(resolutions)
@@ -72,11 +78,14 @@ class ScaleHead(nn.Module):
         self.head: Head = head
         self.dropout = dropout
         self.cells = positive(cells, "cells")
-        self.pool_kind: PoolKind = pool_kind
+        self.pool_kind: HeadPool = pool_kind
         self.boundary = check_boundary(boundary)
         hidden = positive(hidden, "hidden")
-        self.window = -(-inside(max(self.levels.highest), boundary) // cells)
-        self.inner = nn.Sequential(nn.LayerNorm(channels * cells**2), nn.Linear(channels * cells**2, hidden))
+        self.stages = stages
+        rate, out = (1, channels) if stages is None else (stages.rate, stages.out_channels)
+        self.window = -(-inside(max(self.levels.highest), boundary) // (cells * rate))
+        pooled = out * cells**2 * (2 if pool_kind == "both" else 1)
+        self.inner = nn.Sequential(nn.LayerNorm(pooled), nn.Linear(pooled, hidden))
         self.outer = nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))
         self.steps = nn.Parameter(torch.zeros(len(self.levels))) if head != "plain" else None
 
@@ -84,10 +93,7 @@ class ScaleHead(nn.Module):
         """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
-        pooled = kernels.level_pool(  # (B, L, C * cells^2)
-            coeffs, levels, self.window, self.cells, self.pool_kind, self.boundary
-        )
-        hidden = self.inner(pooled)
+        hidden = self.inner(self._pooled(coeffs, levels))
         if self.training and self.dropout > 0:
             # One mask for all levels, so that dropout does not disturb the order of their losses.
             hidden = hidden * nn.functional.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
@@ -104,6 +110,15 @@ class ScaleHead(nn.Module):
             return total * outputs
         return total * (inside @ outputs) / inside.sum(1, keepdim=True)
 
+    def _pooled(self, coeffs: Tensor, levels: tuple[Box, ...]) -> Tensor:
+        """Pooled features of every level, ``(B, L, C * cells^2)``."""
+        if self.stages is None:
+            return kernels.level_pool(coeffs, levels, self.window, self.cells, self.pool_kind, self.boundary)
+        side = self.window * self.cells * self.stages.rate
+        samples = torch.stack([synthesize(coeffs[corner(box)], side, self.boundary) for box in levels])
+        maps = self.stages(samples, [self.levels.index(box) for box in levels])  # (L, B, C, n, n)
+        return pool_cells(maps, self.window, self.pool_kind).transpose(0, 1)
+
     def extra_repr(self) -> str:
         """Levels and options, for ``print(model)``."""
         return f"{self.levels!r}, head={self.head!r}, dropout={self.dropout}, cells={self.cells}"
@@ -117,8 +132,9 @@ def _levels_inside(axes: int, *bands: int) -> Tensor:
 
 
 class ScaleClassifier(ImageModel):
-    """Classify images of any resolution: a :class:`ScaleNet` and a :class:`ScaleHead`.
+    """Classify images of any resolution: an exact net, as :class:`ScaleNet` or :class:`ScaleResNet`, and a head.
 
+    >>> from fourierscale.models import ScaleNet
     >>> net = ScaleNet(1, [4, 8], range(8, 17))
     >>> model = ScaleClassifier(net, ScaleHead(8, 10, net.out_levels))
     >>> model(torch.rand(2, 1, 16, 16)).shape  # bands 3 to 7: five levels
@@ -129,7 +145,7 @@ class ScaleClassifier(ImageModel):
 
     domain = "coefficients"
 
-    def __init__(self, net: ScaleNet, head: ScaleHead) -> None:
+    def __init__(self, net: ExactNet, head: ScaleHead) -> None:
         super().__init__()
         if net.boundary != head.boundary:
             raise ValueError(
