@@ -3,6 +3,7 @@
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
+from fourierscale.models.layers import ExactNet, LayerConfig
 from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
@@ -15,12 +16,14 @@ from fourierscale.models.registry import (
 )
 from fourierscale.models.resnet import PerLevelClassifier, ResidualNet, residual_classifier
 from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
-from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.scaleresnet import ScaleResNet
 from fourierscale.models.unet import UNet
 
 __all__ = [
     "Answer",
     "Cost",
+    "ExactNet",
     "ImageModel",
     "LayerConfig",
     "ModelInfo",
@@ -30,6 +33,7 @@ __all__ = [
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "ScaleResNet",
     "UNet",
     "WeightsError",
     "as_image_model",

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.models.classifier import HeadPool, ScaleClassifier, ScaleHead, head_layers
+from fourierscale.functional.nested import HeadPool
+from fourierscale.models.classifier import ScaleClassifier, ScaleHead, head_layers
 from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.nn.checks import choice
 from fourierscale.nn.nested_model import NestedModel, Statistics

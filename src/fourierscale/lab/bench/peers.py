@@ -8,7 +8,6 @@ level an inverse FFT, norm, ReLU, FFT and the ring that is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -158,12 +157,14 @@ class NaiveNet(nn.Module):
 
     def __init__(self, model: ScaleClassifier) -> None:
         super().__init__()
-        self.net, self.head = cast(ScaleNet, model.net), model.head
+        if not isinstance(model.net, ScaleNet):
+            raise TypeError(f"expected a classifier around a ScaleNet, got {type(model.net).__name__}")
+        self.blocks, self.head = model.net.blocks, model.head
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``."""
         spectrum = low_block(torch.fft.rfft2(x, norm="forward"), axis_bands(x.shape[-2:]))
-        for block in self.net.blocks:
+        for block in self.blocks:
             spectrum = NaivePair(*block)(spectrum)  # type: ignore[misc]
         return _classify(spectrum, self.head)
 

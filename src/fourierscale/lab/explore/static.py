@@ -97,9 +97,10 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
     shared = {"key": net.key, "mean": list(net.preprocessing.mean), "std": list(net.preprocessing.std)}
     if isinstance(net.model, SmallCNN) and net.preprocessing.enlarge == "zero":
         return shared | {"kind": "cnn", "description": _cnn(net.model, net.preprocessing.enlarge_size or 0, weights)}
-    inner = net.model.net if isinstance(net.model, ScaleClassifier) else None
-    if isinstance(inner, ScaleNet) and isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
-        layers = [_block(net, block, weights) for block in inner.blocks]
+    if isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
+        if not isinstance(net.model.net, ScaleNet):
+            raise _cannot(net, "is not a ScaleNet")
+        layers = [_block(net, block, weights) for block in net.model.net.blocks]
         head = _head(net, net.model.head, weights)
         return shared | {"kind": "scalenet", "description": {"layers": layers, "head": head}}
     raise _cannot(net, "is neither a ScaleClassifier nor a small CNN")
@@ -111,6 +112,8 @@ def _block(net: Net, block: nn.Module, weights: Weights) -> dict[str, Any]:
         raise _cannot(net, "has residual blocks or global layers")
     if not isinstance(activation, ScaleActivation2d) or activation.activation != "relu":
         raise _cannot(net, "has activations other than ReLU")
+    if activation.norm == "batch":
+        raise _cannot(net, "has batch norms")
     if len(set(conv.kernel_size)) > 1 or len(set(conv.reference_size)) > 1:
         raise _cannot(net, "has kernels that are not square")
     return {
@@ -137,6 +140,8 @@ def _block(net: Net, block: nn.Module, weights: Weights) -> dict[str, Any]:
 
 
 def _head(net: Net, head: ScaleHead, weights: Weights) -> dict[str, Any]:
+    if head.pool_kind == "both":
+        raise _cannot(net, "has a head that takes maxima and means")
     inner_norm, first = head.inner.children()
     outer_norm, _, last = head.outer.children()
     return {
