@@ -258,7 +258,7 @@ register(
     ModelInfo(
         name="scaleresnet-stl10",
         build=_SCALERESNET,
-        description="a residual net of today, exact layer by layer: three stages 64-128-256, equivariant at 48 to 96 pixels",
+        description="a residual net of today, exact layer by layer: 64-128-256, equivariant at 48 to 96 pixels",
         recipe="stl10-residual",
         defaults={**PHOTOGRAPHS, "widths": (64, 128, 256)},
     ),
