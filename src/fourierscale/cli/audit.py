@@ -27,8 +27,9 @@ def audit(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="A model's name, a run's folder, a .safetensors, TorchScript (.pt, .pth), torch.export (.pt2) or ONNX "
-            "file, or package.module:function that builds a model; several to see them one after the other."
+            help="A model's name, a run's folder, a .safetensors or ONNX file, with --trust a TorchScript (.pt, .pth, "
+            ".jit, .ts) or torch.export (.pt2) file, or package.module:function that builds a model; several to see "
+            "them one after the other."
         ),
     ],
     data: Annotated[
@@ -58,6 +59,10 @@ def audit(
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the program in a TorchScript or torch.export file: it can do all you can."),
+    ] = False,
 ) -> None:
     """Measure how far any model is from scale- and shift-equivariant, layer by layer.
 
@@ -74,7 +79,7 @@ def audit(
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
-            opened = find_model(model)
+            opened = find_model(model, trust=trust)
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:

@@ -105,20 +105,21 @@ def find_trained(name: str) -> Trained:
         raise WeightsError(f"{name} is no file or folder, and {reason}") from None
 
 
-def find_model(name: str, seed: int = 0) -> Found:
+def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:
     """Find any model; a name that is nothing is the user's mistake.
 
     Args:
         name: A model's name, the path of a run or of a file, or ``module:function``.
         seed: Draws the weights of a model that has none.
+        trust: Whether the program in a file may run; see :func:`~fourierscale.auditing.open_file`.
     """
     from fourierscale.auditing import open_file
     from fourierscale.auditing.files import SUFFIXES
 
     path = Path(name).expanduser()
     if path.suffix in SUFFIXES:
-        file = open_file(path)
-        return Found(path.name, file, "", file.channels, file.side, None if file.side is None else "zero")
+        file = open_file(path, trust)
+        return Found(file.name, file, "", file.channels, file.side, None if file.side is None else "zero")
     if path.exists() or path.suffix == ".safetensors":
         return _trained(name)
     return _built(name, seed) if ":" in name else _named(name, seed)
