@@ -16,6 +16,7 @@ from fourierscale.data.decode import open_image
 from fourierscale.data.errors import DataError
 from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.export.errors import ExportError
 from fourierscale.models import ImageModel
 
 __all__ = ["predict"]
@@ -62,9 +63,12 @@ def predict(
             typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
             refused = True
             continue
-        x = prepare(1 - pixels if invert else pixels)
-        with torch.inference_mode():
-            answer = prepare.answers(classifier(x), classifier.level_names(int(x.shape[-1])))[0]
+        try:
+            x = prepare(1 - pixels if invert else pixels)
+            with torch.inference_mode():
+                answer = prepare.answers(classifier(x), classifier.level_names(int(x.shape[-1])))[0]
+        except (ValueError, RuntimeError) as error:  # a model whose description is about another
+            raise ExportError(f"{model} cannot take {path} as its description says: {error}") from error
         told = f"{escape(str(path))}: [bold]{escape(answer.label)}[/bold] {answer.probability:.4f}  ({note})"
         console.print(told, soft_wrap=True)
         width = max(map(len, answer.levels))

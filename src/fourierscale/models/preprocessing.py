@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
@@ -22,6 +23,9 @@ Shape: TypeAlias = Literal["crop", "whole"]
 
 Polarity: TypeAlias = Literal["light on dark"]
 """What a model was trained to see as ink, where it matters."""
+
+
+LARGEST_SIDE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +65,13 @@ class Preprocessing:
     polarity: Polarity | None = None
 
     def __post_init__(self) -> None:
-        if not self.mean or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
+        finite = all(map(math.isfinite, (*self.mean, *self.std)))
+        if not self.mean or len(self.mean) != len(self.std) or not finite or min(self.std) <= 0:
             raise ValueError(f"expected as many means as positive stds, got {self.mean} and {self.std}")
+        if list(self.sizes) != sorted(set(self.sizes)) or not all(0 < n <= LARGEST_SIDE for n in self.sizes):
+            raise ValueError(f"expected sizes from 1 to {LARGEST_SIDE}, increasing, got {self.sizes}")
+        if self.enlarge_size is not None and not 0 < self.enlarge_size <= LARGEST_SIDE:
+            raise ValueError(f"expected an enlarge_size from 1 to {LARGEST_SIDE}, got {self.enlarge_size}")
         check_boundary(self.boundary)
         if self.kind not in get_args(Kind):
             raise ValueError(f"unknown kind of downscaling {self.kind!r}: choose one of {', '.join(get_args(Kind))}")
@@ -74,14 +83,9 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Preprocessing:
         """From plain values: those of :meth:`to_dict`, or what descriptions said before version 0.2."""
-        values = {RENAMED.get(name, name): value for name, value in data.items()}
-        if "polarity" not in values and str(values.get("protocol")).startswith("mnist"):
-            values["polarity"] = "light on dark"
-        chosen: dict[str, Any] = {
-            each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values
-        }
-        chosen |= {name: tuple(v) for name, v in chosen.items() if isinstance(v, (list, range))}
-        return cls(**chosen)
+        values = cls.values(data)
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, (list, range)) else v for name, v in values.items()}
+        return cls(**plain)
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> Preprocessing:
@@ -90,7 +94,21 @@ class Preprocessing:
         Raises:
             KeyError: The description does not say how images are prepared.
         """
-        return cls.from_dict(info["preprocessing"] if "preprocessing" in info else info["data"])
+        return cls.from_dict(cls.told(info)["preprocessing"])
+
+    @staticmethod
+    def told(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """The part of a description that is about images, as ``preprocessing``; nothing where there is none."""
+        parts = (info.get(name) or {} for name in ("preprocessing", "data"))  # data: before version 0.2
+        return next(({"preprocessing": part} for part in parts if "mean" in part), {})
+
+    @classmethod
+    def values(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that plain values name, under the names of today; what else they say is left out."""
+        values = {RENAMED.get(name, name): value for name, value in data.items()}
+        if "polarity" not in values and str(values.get("protocol")).startswith("mnist"):
+            values["polarity"] = "light on dark"
+        return {each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -152,7 +170,12 @@ class Preprocessing:
         """
         logits = logits[:, None] if logits.ndim == 2 else logits
         classes = self.classes or tuple(map(str, range(logits.shape[-1])))
-        told = tuple(names[len(names) - logits.shape[1] :])
+        told = tuple(names[-logits.shape[1] :])
+        if logits.shape[1:] != (len(told), len(classes)):
+            raise ValueError(
+                f"expected logits of {len(classes)} classes at {len(names)} level(s) at most, as the description says, "
+                f"got shape {tuple(logits.shape)}: export or train the model again"
+            )
         return [Answer(one.cpu(), classes, told) for one in logits.float().softmax(-1)]
 
     @staticmethod
