@@ -19,6 +19,7 @@ from fourierscale.data.survey import FolderOptions
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
 from fourierscale.models.described import DescriptionError, checked
+from fourierscale.models.files import check_regular
 from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.losses import Hinge, LevelSum
@@ -332,6 +333,7 @@ def load_config(source: str | Path, settings: Iterable[str] = ()) -> Config:
     if path.suffix not in (".toml", ".yaml", ".yml"):
         raise ConfigError(f"no preset {name!r}, and not a .toml or .yaml file: {nearest(name, list_presets())}")
     try:
+        check_regular(path)
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
