@@ -68,11 +68,11 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
+    from fourierscale.auditing import AuditError
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
-    from fourierscale.training.errors import ConfigError
 
     if out is not None:
         check_folder(out)
@@ -100,7 +100,7 @@ def audit(
                 )
                 found = replace(found, model=opened.name)
         except ValueError as error:
-            raise ConfigError(str(error)) from error
+            raise AuditError(str(error)) from error
         show(found, console, opened.trained)
         if out is not None:
             write(found, out if len(models) == 1 else out / f"{number}-{Path(opened.name).name}", console)
@@ -238,12 +238,12 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
 
 def _sides(text: str) -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
-    from fourierscale.training.errors import ConfigError
+    from fourierscale.auditing import AuditError
 
     sides: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ConfigError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise AuditError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides

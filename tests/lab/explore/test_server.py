@@ -21,9 +21,8 @@ from fourierscale.cli import main
 from fourierscale.cli.explore import find_nets
 from fourierscale.lab.explore import ExploreServer
 from fourierscale.lab.explore.server import MAX_BODY
-from fourierscale.models import create_model
+from fourierscale.models import WeightsError, create_model
 from fourierscale.models.saved import save_model
-from fourierscale.training.errors import CheckpointError
 from tests.lab.explore.conftest import DIGITS
 
 QUESTION = {"pixels": base64.b64encode(bytes(range(196)) * 4).decode(), "side": 28, "resolution": 12}
@@ -130,7 +129,7 @@ def test_a_net_is_shown_with_the_small_cnn_where_that_takes_the_same_images(tmp_
     assert shown("digits", None) == [("ours", "ours"), ("cnn", "small CNN")]
     assert shown("digits", "none") == shown("letters", None) == [("ours", "ours")]
     assert [net.key for net in find_nets("cnn-small", str(tmp_path / "digits"))] == ["cnn", "tiny"]
-    with pytest.raises(CheckpointError, match="leave --beside out"):
+    with pytest.raises(WeightsError, match="leave --beside out"):
         shown("letters", "cnn-small")
 
 
