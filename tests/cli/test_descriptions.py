@@ -113,3 +113,25 @@ def test_weights_are_those_of_before_when_the_description_is_whole(tmp_path):
     assert again.preprocessing == PREPARE
     with torch.no_grad():
         assert torch.equal(again(x), model(x))
+
+
+def test_weights_that_are_not_finite_are_refused(image, tmp_path, capsys):
+    model = create_model("scalenet-tiny", **OVERRIDES)
+    with torch.no_grad():
+        model.get_parameter("net.blocks.0.0.weight").view(-1)[3] = float("nan")
+    save_model(model, tmp_path, {"model": "scalenet-tiny", "overrides": OVERRIDES, "preprocessing": PREPARE.to_dict()})
+    assert main(["predict", str(tmp_path), str(image)]) == 2
+    captured = capsys.readouterr()
+    assert "model.safetensors holds numbers that are not finite (net.blocks.0.0.weight): train again" in captured.err
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+
+
+def test_a_blank_image_is_named_and_the_others_are_answered(image, tmp_path, capsys):
+    from PIL import Image
+
+    Image.new("RGB", (28, 28), (90, 30, 0)).save(tmp_path / "blank.png")
+    assert main(["predict", "scalenet-mnist", str(tmp_path / "blank.png"), str(image)]) == 2
+    captured = capsys.readouterr()
+    assert "blank.png: it is blank: all its pixels are alike" in captured.err
+    assert "blank.png" not in captured.out
+    assert str(image) in captured.out

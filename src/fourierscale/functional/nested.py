@@ -311,7 +311,8 @@ def _instance_norm(coeffs: Tensor, axes: int, level: Level, norm: InstanceNorm) 
     half = coeffs.dtype in (torch.float16, torch.bfloat16)
     flat = coeffs.flatten(-axes).float() if half else coeffs.flatten(-axes)
     waves = flat[..., 1:]
-    scale = (waves.square().sum(-1, keepdim=True) + norm.eps).rsqrt()
+    variance = waves.square().sum(-1, keepdim=True)
+    scale = (variance + norm.eps).rsqrt() + 0 * variance  # NaN where the squares overflow, and no answer made of zeros
     if norm.weight is not None:
         scale = scale * norm.weight[level.index][:, None]
     mean = torch.zeros_like(flat[..., :1])

@@ -26,6 +26,10 @@ Polarity: TypeAlias = Literal["light on dark"]
 
 
 LARGEST_SIDE = 1 << 16
+LARGEST_VALUE = 1e6
+"""Of a pixel: far above what images hold, far below where float32 overflows in a net."""
+BLANK = 1 / 512
+"""An image that varies by less than this is blank: half a step of 8 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +133,27 @@ class Preprocessing:
         pixels = self.enlarged(pixels)
         return (pixels - self._each(self.mean, pixels)) / self._each(self.std, pixels)
 
+    @staticmethod
+    def faults(pixels: Tensor) -> list[str]:
+        """Why a model has nothing to say of each image of a batch ``(B, C, n, n)``; empty where it may have.
+
+        Norms turn the rounding errors of a blank image into features, so that its answer means nothing.
+
+        >>> Preprocessing.faults(torch.stack([torch.rand(1, 4, 4), torch.ones(1, 4, 4)]))
+        ['', 'it is blank: all its pixels are alike']
+        """
+        high, low = pixels.amax((-2, -1)), pixels.amin((-2, -1))  # (B, C)
+        wild = torch.maximum(high, -low).amax(1)
+        sorts = zip(wild.tolist(), (high - low).amax(1).tolist(), strict=True)
+        return [
+            f"its values are not finite, or beyond {LARGEST_VALUE:.0e}"
+            if not most <= LARGEST_VALUE
+            else "it is blank: all its pixels are alike"
+            if contrast < BLANK
+            else ""
+            for most, contrast in sorts
+        ]
+
     def enlarged(self, pixels: Tensor) -> Tensor:
         """Pixels of the model's one input size, if it has one; as they are if not."""
         if self.enlarge is None or self.enlarge_size is None:
@@ -167,7 +192,12 @@ class Preprocessing:
         Args:
             logits: ``(B, levels, classes)`` or ``(B, classes)``.
             names: Of the levels, coarse to fine; the last ones count where the logits have fewer.
+
+        Raises:
+            ValueError: The logits are not finite, or not those of the classes that the description names.
         """
+        if not bool(logits.isfinite().all()):
+            raise ValueError("its logits are not finite numbers: the weights are damaged, or the input is out of range")
         logits = logits[:, None] if logits.ndim == 2 else logits
         classes = self.classes or tuple(map(str, range(logits.shape[-1])))
         told = tuple(names[-logits.shape[1] :])

@@ -137,6 +137,9 @@ def load_model(path: str | os.PathLike[str]) -> ImageModel:
         state = load(weights.read_bytes())
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{weights} is not a whole safetensors file ({error}): copy or train it again") from None
+    wild = next((name for name, tensor in state.items() if not bool(tensor.isfinite().all())), None)
+    if wild is not None:
+        raise WeightsError(f"{weights} holds numbers that are not finite ({wild}): train again, at a lower rate")
     try:
         with torch.device("meta"):  # a description may ask for any size: compared before memory is asked for
             create_model(info["model"], **info["overrides"]).load_state_dict(state, assign=True)
