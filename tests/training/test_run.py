@@ -387,18 +387,19 @@ def test_channels_last_trains_to_the_same_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "device", "last"),
+    ("settings", "device", "strided", "last"),
     [
-        (["train.channels_last=true"], "cpu", True),
-        (["train.channels_last=true", "train.precision=bf16"], "cuda", True),
-        (["train.channels_last=true", "train.precision=bf16"], "cpu", False),
-        ([], "cuda", False),
+        (["train.channels_last=true"], "cpu", True, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cuda", True, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cpu", False, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cpu", True, False),
+        ([], "cuda", True, False),
     ],
 )
-def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, device, last):
-    conv = torch.nn.Conv2d(4, 8, 3)
-    _lay_out(conv, Config().replaced(settings), torch.device(device))
-    assert conv.weight.is_contiguous(memory_format=torch.channels_last) == last
+def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, device, strided, last):
+    convs = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3), torch.nn.Conv2d(8, 8, 1, stride=2 if strided else 1))
+    _lay_out(convs, Config().replaced(settings), torch.device(device))
+    assert convs[0].weight.is_contiguous(memory_format=torch.channels_last) == last
 
 
 def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:
