@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import subprocess
@@ -113,12 +114,39 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     small = tmp_path / "small[final] [/b].png"
     small.parent.mkdir()
     Image.new("RGBA", (11, 9)).save(small)
-    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert"]) == 0
+    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert", "yes"]) == 0
     out = capsys.readouterr().out
+    assert out.count("black and white swapped") == 2
     assert f"{small}: " in out
     assert "60 x 40, centred square of 40 x 40, downscaled to 12 x 12" in out
     assert "11 x 9, centred square of 9 x 9" in out
     assert "  9 px  " in out
+
+
+def test_predict_gives_a_line_for_each_image_of_a_folder_and_tables_for_programs(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 255, (28, 28), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "3.png").write_text("no image")
+    names = [str(tmp_path / f"{number}.png") for number in range(4)]
+    assert main(["predict", str(run), str(tmp_path)]) == 2
+    lines, told = capsys.readouterr()
+    assert [line.split(": ")[0] for line in lines.splitlines()] == names[:3]
+    assert "3.png: cannot be read" in told
+    assert main(["predict", "scalenet-mnist", str(tmp_path), "--json", "--top", "2", "--sure", "0.01"]) == 2
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["image"] for one in told] == names
+    assert [len(one["top"]) for one in told[:3]] == [2, 2, 2]
+    assert told[0]["notes"] == ["28 x 28", "sure at 8 px"]
+    assert "cannot be read" in told[3]["error"]
+    assert main(["predict", str(run), str(tmp_path), "--csv", "--top", "2"]) == 2
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["image"] for row in rows] == names
+    for line, row in zip(lines.splitlines(), rows, strict=False):
+        assert f"{row['label']} {float(row['probability']):.4f}" in line
+    assert "cannot be read" in rows[3]["error"]
 
 
 def test_predict_names_what_is_no_image_and_goes_on(
@@ -173,6 +201,10 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
         (["evaluate", "RUN", "--device", "abacus"], "cannot compute on abacus"),
         (["evaluate", "RUN", "--out", "nowhere"], "no such folder to write the results in"),
         (["evaluate", "RUN", "--data", "mnist-scale"], "the model takes 1 channel(s) and 3 classes, mnist-scale has"),
+        (["predict", "RUN", "dot.png", "--sure", "99"], "--sure is a probability above 0 and at most 1, got 99.0"),
+        (["predict", "RUN", "dot.png", "--json", "--csv"], "give --json or --csv, not both"),
+        (["predict", "RUN", "dot.png", "--device", "abacus"], "cannot compute on abacus"),
+        (["predict", "RUN", "dot.png", "--onnx"], "model.onnx: there is no such file"),
         (["predict", "RUN", "none.png"], "none.png: there is no such file"),
         (["predict", "RUN", "empty"], "it is a folder without images"),
         (["predict", "RUN", "dot.png", "--features", "text.png"], "text.png is a file: --features names a folder"),

@@ -87,7 +87,7 @@ def bench(
         if path.stem != f"bench-{place}":
             continue
         if importlib.util.find_spec("matplotlib") is None:
-            console.print("no picture: matplotlib is missing, pip install 'fourierscale[data]'", soft_wrap=True)
+            console.print("no picture: matplotlib is missing, pip install 'fourierscale[train]'", soft_wrap=True)
         elif plot_growth(path.with_suffix(".png"), rows, f"a Fourier layer, a nested activation; {where['device']}"):
             console.print(f"wrote {path.with_suffix('.png')}", markup=False, soft_wrap=True)
     console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")

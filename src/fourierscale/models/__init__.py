@@ -1,9 +1,10 @@
 """Networks: the paper's and those it compares with, by name, with weights."""
 
+from fourierscale.models.answer import Answer
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
-from fourierscale.models.preprocessing import Answer, Preprocessing
+from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
     create_model,
@@ -13,7 +14,7 @@ from fourierscale.models.registry import (
     pretrained_info,
     register,
 )
-from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
+from fourierscale.models.saved import WeightsError, load_model, load_trained, read_info, save_model
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "list_models",
     "load_model",
     "load_pretrained",
+    "load_trained",
     "model_cost",
     "model_info",
     "pretrained_info",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -130,7 +131,10 @@ def pretrained_info(name: str) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.is_file():
         have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
-        raise ValueError(f"there are no weights for {name!r}: choose one of {', '.join(have)}, or train it")
+        remedy = f"choose one of {', '.join(have)}, or train it"
+        if os.path.exists(name):  # a run's folder or a file of weights
+            remedy = f"{name} is on this disk, load_model from fourierscale.models reads it"
+        raise ValueError(f"there are no weights for {name!r}: {remedy}")
     info: dict[str, Any] = json.loads(path.read_text())
     return info
 
@@ -160,7 +164,7 @@ def restore_model(info: Mapping[str, Any], weights: bytes) -> ImageModel:
     try:
         from safetensors.torch import load
     except ImportError:
-        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[predict]'") from None
     model = create_model(info["model"], **info["overrides"])
     model.load_state_dict(load(weights))
     if "preprocessing" in info or "data" in info:

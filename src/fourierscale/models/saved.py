@@ -15,9 +15,9 @@ from torch import nn
 import fourierscale
 from fourierscale.models.contract import ImageModel
 from fourierscale.models.files import write_whole
-from fourierscale.models.registry import restore_model
+from fourierscale.models.registry import load_pretrained, pretrained_info, restore_model
 
-__all__ = ["WeightsError", "load_model", "read_info", "save_model", "versions"]
+__all__ = ["WeightsError", "load_model", "load_trained", "read_info", "save_model", "versions"]
 
 WEIGHTS, INFO = "model.safetensors", "model.json"
 
@@ -92,6 +92,22 @@ def load_model(path: str | os.PathLike[str]) -> ImageModel:
     except (RuntimeError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise WeightsError(f"{weights} does not hold the weights of {info['model']} ({reason})") from None
+
+
+def load_trained(name: str | os.PathLike[str]) -> tuple[ImageModel, dict[str, Any]]:
+    """A trained model and its description, from a run's folder, a ``.safetensors`` file, or weights that ship by name.
+
+    Raises:
+        WeightsError: As :func:`load_model`, and for a name that is none of these.
+    """
+    path = Path(name).expanduser()
+    if path.exists() or path.suffix == ".safetensors":
+        return load_model(path), read_info(path)
+    try:
+        return load_pretrained(str(name)), pretrained_info(str(name))
+    except (ValueError, OSError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
+        raise WeightsError(f"{name} is no file or folder, and {reason}") from None
 
 
 def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:

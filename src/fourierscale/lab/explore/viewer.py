@@ -15,6 +15,7 @@ from torch import Tensor
 from fourierscale.functional import downscale
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.models.preprocessing import LIGHT
 from fourierscale.testing import relative_error
 
 __all__ = ["LookError", "Net", "Viewer"]
@@ -90,6 +91,7 @@ class Viewer:
                 {"key": net.key, "name": net.name, "parameters": sum(p.numel() for p in net.model.parameters())}
                 for net in self.nets
             ],
+            "light": LIGHT if self.prepare.polarity == "light on dark" else None,
             "maxSide": MAX_SIDE,
         }
 
