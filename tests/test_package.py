@@ -78,14 +78,14 @@ def test_the_version_is_the_same_everywhere():
 
 def test_extras_are_those_that_the_documentation_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) == {"predict", "train", "export", "all", "dev"}
+    assert set(project["optional-dependencies"]) == {"predict", "train", "export", "hub", "all", "dev"}
     assert project["dependencies"] == ["torch>=2.6"]
 
 
 def test_the_import_contract_names_every_package_that_an_extra_installs():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = settings["project"]["optional-dependencies"]
-    wanted = {re.match(r"[\w-]+", line)[0] for name in ("predict", "train", "export") for line in extras[name]}
+    wanted = {re.match(r"[\w-]+", line)[0] for name in ("predict", "train", "export", "hub") for line in extras[name]}
     modules = {"pillow": "PIL", "pyyaml": "yaml"}
     (contract,) = (c for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "forbidden")
     assert {modules.get(name, name).replace("-", "_") for name in wanted - {"fourierscale"}} == set(

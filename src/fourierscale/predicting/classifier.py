@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,18 @@ from fourierscale.data.errors import DataError
 from fourierscale.data.folder import image_files
 from fourierscale.data.progress import for_each
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models import Answer, ImageModel, Preprocessing, as_image_model, load_trained
+from fourierscale.models import Answer, ImageModel, Preprocessing, as_image_model, load_trained, save_model
+from fourierscale.models.contract import as_levels
+from fourierscale.models.files import write_whole
+from fourierscale.predicting.card import write_card
 from fourierscale.predicting.devices import find_device
+from fourierscale.predicting.hub import download, upload
 from fourierscale.predicting.images import LAYERS, Invert, Prepared, prepare_image
 from fourierscale.predicting.levels import Look, looks
 
 __all__ = ["Classifier", "Refused"]
 
-ONNX = ".onnx"
+ONNX, CARD, CONFIG = ".onnx", "README.md", "config.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +61,7 @@ class Classifier:
     Attributes:
         model: In evaluation mode.
         preprocessing: What is done to images.
+        info: The description beside the weights; empty where the model came without one.
 
     >>> classifier = Classifier("scalenet-mnist")
     >>> ink = np.zeros((28, 28), dtype=np.uint8)
@@ -83,7 +89,8 @@ class Classifier:
         self.invert: Invert = invert
         self.batch_size = batch_size
         self.device = find_device(device)
-        self.model: ImageModel | OnnxClassifier = _open(model)
+        self.model: ImageModel | OnnxClassifier
+        self.model, self.info = _open(model)
         found = preprocessing or self.model.preprocessing
         if found is None:
             raise ValueError(
@@ -144,9 +151,49 @@ class Classifier:
         """
         ((source, name),) = each_image(image)
         prepared = self.prepare(source, name)
-        for look in looks(self.model, self.preprocessing, prepared.pixels.shape[-1]):
-            (answer,) = self.preprocessing.answers(self._logits(prepared.pixels[None], look), look.names)
-            yield _with(answer, prepared)
+        for look in self.looks(prepared.pixels.shape[-1]):
+            (one,) = self.probabilities(prepared.pixels[None], look).cpu()
+            yield _with(self._answer(one, look), prepared)
+
+    def save_pretrained(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the weights, their description and a model card into a folder, which any of this library opens again.
+
+        Raises:
+            ValueError: The model came without a description, as ONNX files and models of other libraries do.
+        """
+        if not self.info or not isinstance(self.model, nn.Module):
+            raise ValueError(
+                "only a model with its description can be saved: open it by its name, its run or its .safetensors file"
+            )
+        info = {**self.info, "preprocessing": self.preprocessing.to_dict()}
+        save_model(self.model, folder, info)
+        write_whole(Path(folder) / CARD, write_card(info, self.preprocessing))
+        about = {"library_name": "fourierscale", "model_type": info["model"]}
+        write_whole(Path(folder) / CONFIG, json.dumps(about, indent=2) + "\n")
+        return Path(folder)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | os.PathLike[str], *, hub: Mapping[str, Any] | None = None, **options: Any
+    ) -> Classifier:
+        """A classifier from a folder that :meth:`save_pretrained` wrote, or from a repository of the Hugging Face hub.
+
+        Args:
+            name: The folder, or the repository's id, such as ``"user/digits"``; this needs the extra ``hub``.
+            hub: Options of the download: ``revision``, ``token``, ``cache_dir``, ``force_download``,
+                ``local_files_only``.
+            options: Those of :class:`Classifier`.
+        """
+        return cls(download(name, **(hub or {})), **options)
+
+    def push_to_hub(self, repository: str, **options: Any) -> str:
+        """Upload what :meth:`save_pretrained` writes to the Hugging Face hub; gives the address of the commit.
+
+        Args:
+            repository: Its id, such as ``"user/digits"``; made if it is not there.
+            options: Of ``huggingface_hub``: ``private``, ``token``, ``commit_message``, ``branch``, ``create_pr``.
+        """
+        return upload(self, repository, **options)
 
     def prepare(self, image: Any, name: str = "") -> Prepared:
         """One image as pixels of a size that the model takes, and what was done to it."""
@@ -167,52 +214,67 @@ class Classifier:
         for index, one in enumerate(found):
             if isinstance(one, Prepared):
                 by_size.setdefault(one.pixels.shape[-1], []).append(index)
-        for size, indices in by_size.items():
+        for indices in by_size.values():
             for first in range(0, len(indices), self.batch_size):
                 batch = indices[first : first + self.batch_size]
                 given = [one for index in batch if isinstance(one := found[index], Prepared)]
-                answers = self._answers(torch.stack([one.pixels for one in given]), size, sure)
+                answers = self.answer_pixels(torch.stack([one.pixels for one in given]), sure=sure)
                 for index, answer, prepared in zip(batch, answers, given, strict=True):
                     found[index] = _with(answer, prepared)
         return (one for one in found if not isinstance(one, Prepared))
 
-    def _answers(self, pixels: Tensor, size: int, sure: float | None) -> list[Answer]:
-        """Answers for a batch of one size; each image leaves at the coarsest look at which it is sure."""
+    def answer_pixels(self, pixels: Tensor, *, sure: float | None = None) -> list[Answer]:
+        """Answers for a batch ``(B, C, n, n)`` that was prepared; each image leaves where it is sure.
+
+        Args:
+            pixels: From 0 to 1, of a size that the model takes.
+            sure: As for a call.
+        """
         pixels = pixels.to(self.device)
-        steps = looks(self.model, self.preprocessing, size)
-        if sure is None:
-            return self.preprocessing.answers(self._logits(pixels, steps[-1]), steps[-1].names)
+        *coarser, last = self.looks(pixels.shape[-1])
         answers: dict[int, Answer] = {}
-        left = list(range(len(pixels)))
-        for look in steps:
-            for index, answer in zip(
-                left, self.preprocessing.answers(self._logits(pixels[left], look), look.names), strict=True
-            ):
-                early = (f"sure at {look.resolution} px",) if look is not steps[-1] else ()
-                answers[index] = dataclasses.replace(answer, notes=early)
-            left = [index for index in left if answers[index].probability < sure]
-            if not left:
+        left = torch.arange(len(pixels), device=self.device)
+        for look in coarser if sure is not None else ():
+            probabilities = self.probabilities(pixels[left], look)
+            enough = probabilities[:, -1].amax(-1) >= (sure or 1.0)
+            notes = (f"sure at {look.resolution} px",)
+            for index, one in zip(left[enough].tolist(), probabilities[enough].cpu(), strict=True):
+                answers[index] = self._answer(one, look, notes)
+            left = left[~enough]
+            if not len(left):
                 break
+        else:
+            for index, one in zip(left.tolist(), self.probabilities(pixels[left], last).cpu(), strict=True):
+                answers[index] = self._answer(one, last)
         return [answers[index] for index in range(len(pixels))]
 
+    def looks(self, size: int) -> list[Look]:
+        """The resolutions, coarse to fine, at which an image of this size is looked at, the last being its own."""
+        return looks(self.model, self.preprocessing, size)
+
     @torch.inference_mode()
-    def _logits(self, pixels: Tensor, look: Look) -> Tensor:
+    def probabilities(self, pixels: Tensor, look: Look) -> Tensor:
+        """Probabilities ``(B, levels, classes)`` from one pass over prepared images."""
         logits = self.model(self.preprocessing(look(pixels.to(self.device))))
         if not isinstance(logits, Tensor) or logits.ndim not in (2, 3):
             raise ValueError(f"expected a model that gives logits (batch, classes), got {type(logits).__name__}")
-        return logits
+        return as_levels(logits).float().softmax(-1)
+
+    def _answer(self, probabilities: Tensor, look: Look, notes: tuple[str, ...] = ()) -> Answer:
+        classes = self.classes or tuple(map(str, range(probabilities.shape[-1])))
+        return Answer(probabilities, classes, tuple(look.names[-len(probabilities) :]), notes=notes)
 
 
-def _open(model: Any) -> ImageModel | OnnxClassifier:
+def _open(model: Any) -> tuple[ImageModel | OnnxClassifier, dict[str, Any]]:
     if isinstance(model, OnnxClassifier):
-        return model
+        return model, {}
     if isinstance(model, nn.Module):
-        return as_image_model(model)
+        return as_image_model(model), {}
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"expected a model's name, a path or a model, got {type(model).__name__}")
     if os.fspath(model).endswith(ONNX):
-        return OnnxClassifier(model)
-    return load_trained(model)[0]
+        return OnnxClassifier(model), {}
+    return load_trained(model)
 
 
 def is_one_image(images: Any) -> bool:
