@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fourierscale.cli import main
-from fourierscale.models import list_models, model_info
+from fourierscale.models import list_models, load_model, model_info, read_info
 from fourierscale.training import train
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -166,6 +167,35 @@ def test_predict_names_what_is_no_image_and_goes_on(
     ]
     assert [line.split(": ")[1] for line in err.splitlines()] == [str(paths[1]), str(paths[2])]
     assert sorted(path.name for path in maps.iterdir()) == ["1-2-features.png", "1-features.png"]
+
+
+def test_a_training_begins_with_the_weights_of_another(
+    run: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    short = ["--epochs", "1", "--set", "train.progress=false", "--set", "optim.lr=1e-9", "--set", "eval.sample=9"]
+    command = [
+        "train",
+        "--from",
+        str(run),
+        "--data",
+        "mnist-scale",
+        "--data-dir",
+        str(digits),
+        "--out",
+        str(out),
+        *short,
+    ]
+    assert main(command) == 0
+    assert "begin with" in capsys.readouterr().err
+    before, after = read_info(run), read_info(out)
+    assert after["model"] == before["model"]
+    assert after["overrides"]["widths"] == before["overrides"]["widths"]
+    assert after["overrides"].get("classes", 10) == 10  # before there were three
+    weights = (load_model(folder).net.blocks[0][0].weight for folder in (run, out))
+    torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
+    assert main(["train", "--from", "nowhere", "--out", str(tmp_path / "other")]) == 2
+    assert "nowhere is no file or folder" in capsys.readouterr().err
 
 
 def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from fourierscale.models.registry import (
 )
 from fourierscale.models.saved import WeightsError, load_model, load_trained, read_info, save_model
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.transfer import transfer_weights
 
 __all__ = [
     "Answer",
@@ -40,4 +41,5 @@ __all__ = [
     "read_info",
     "register",
     "save_model",
+    "transfer_weights",
 ]
