@@ -48,7 +48,12 @@ def test_accuracy_time_and_who_leaves_where(staged: Classifier) -> None:
     assert measured.chosen == 0.95
     assert measured.best is sure
     assert all(point.seconds > 0 for point in (*measured.points, measured.full))
-    assert [row["sure"] for row in measured.rows()] == ["whole pass", "0.8", "0.95, chosen", "0.999"]
+    assert [row["sure"] for row in measured.rows()] == [
+        "whole pass",
+        "0.8 or more",
+        "0.95 or more, chosen",
+        "0.999 or more",
+    ]
 
 
 def test_answers_are_those_that_were_measured(staged: Classifier) -> None:

@@ -61,7 +61,7 @@ def anytime_table(measured: Anytime, about: str) -> None:
         table.add_column(column, justify="right")
     table.add_column("images that leave", overflow="fold")
     for row in measured.rows():
-        figures = f"{row['accuracy']:.4f}", f"{row['ms']:.2f}", f"{row['of_whole']:.3f}"
+        figures = str(row["accuracy"]), f"{row['ms']:.2f}", f"{row['of_whole']:.3f}"
         style = "bold" if "chosen" in str(row["sure"]) else None
         table.add_row(str(row["sure"]), *figures, str(row["left"]), style=style)
     console.print(table)

@@ -12,7 +12,7 @@ from fourierscale.functional.bands import Boundary, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, PoolKind
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual, ToCoefficients
-from fourierscale.nn.checks import positive
+from fourierscale.nn.checks import check_images, positive
 from fourierscale.nn.nested import Norm
 
 
@@ -135,11 +135,7 @@ class ScaleNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to coefficients of the features."""
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
-                + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
-            )
+        check_images(x, self.in_channels, 2, next(self.parameters()).dtype)
         features: Tensor = self.blocks(self.door(x))
         return features
 

@@ -57,9 +57,10 @@ class Anytime:
         def line(name: str, point: AnytimePoint) -> dict[str, str | float]:
             left = ", ".join(f"{share:.3f} at {side}" for side, share in point.left.items())
             times = {"ms": 1e3 * point.seconds, "of_whole": point.seconds / self.full.seconds}
-            return {"sure": name, "accuracy": round(point.accuracy, 4), **times, "left": left}
+            return {"sure": name, "accuracy": f"{point.accuracy:.2%}", **times, "left": left}
 
-        named = ((f"{point.sure:g}{', chosen' * (point.sure == self.chosen)}", point) for point in self.points)
+        chosen = {self.chosen: ", chosen"}
+        named = ((f"{point.sure:g} or more{chosen.get(point.sure, '')}", point) for point in self.points)
         return [line("whole pass", self.full), *(line(name, point) for name, point in named)]
 
     @property
