@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.models import ImageModel, Preprocessing, load_trained
 
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
@@ -93,16 +93,9 @@ class Trained:
 
 def find_trained(name: str) -> Trained:
     """Load a trained model; a name that is nothing is the user's mistake."""
-    from fourierscale.models import WeightsError, load_model, load_pretrained, pretrained_info, read_info
-
     path = Path(name).expanduser()
-    if path.exists():
-        return Trained(load_model(path), read_info(path), path if path.is_dir() else path.parent)
-    try:
-        return Trained(load_pretrained(name), pretrained_info(name), None)
-    except (ValueError, OSError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
-        raise WeightsError(f"{name} is no file or folder, and {reason}") from None
+    folder = (path if path.is_dir() else path.parent) if path.exists() else None
+    return Trained(*load_trained(name), folder)
 
 
 def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:

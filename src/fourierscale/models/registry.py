@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -135,7 +136,10 @@ def pretrained_info(name: str) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.is_file():
         have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
-        raise ValueError(f"there are no weights for {name!r}: choose one of {', '.join(have)}, or train it")
+        remedy = f"choose one of {', '.join(have)}, or train it"
+        if os.path.exists(name):  # a run's folder or a file of weights
+            remedy = f"{name} is on this disk, load_model from fourierscale.models reads it"
+        raise ValueError(f"there are no weights for {name!r}: {remedy}")
     info: dict[str, Any] = json.loads(path.read_text())
     return info
 
@@ -152,7 +156,7 @@ def load_pretrained(name: str) -> ImageModel:
     try:
         from safetensors.torch import load
     except ImportError:
-        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[predict]'") from None
     weights = resources.files("fourierscale.models") / "weights" / f"{name}.safetensors"
     return restore_model(pretrained_info(name), load(weights.read_bytes()))
 

@@ -66,10 +66,12 @@ class ModelConfig:
     Attributes:
         name: A name that ``create_model`` knows.
         overrides: Options of the model that differ from its preset.
+        start: Weights to begin with: a run's folder, a ``.safetensors`` file, or the name of weights that ship.
     """
 
     name: str = "scalenet-mnist"
     overrides: Settings = field(default_factory=dict)
+    start: str | None = None
 
 
 @dataclass(frozen=True, config=EXACT)

@@ -28,7 +28,7 @@ from torch import nn
 from fourierscale.data import ScaledSplits
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
-from fourierscale.models import ImageModel, ScaleClassifier
+from fourierscale.models import ImageModel, ScaleClassifier, load_trained, transfer_weights
 from fourierscale.models.files import write_whole
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.models.saved import save_model, versions
@@ -41,7 +41,7 @@ from fourierscale.training.checkpoints import (
     find_checkpoint,
     read_checkpoint,
 )
-from fourierscale.training.config import Config, ModelConfig
+from fourierscale.training.config import Config
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluation import evaluate
@@ -130,6 +130,8 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
     with _quiet(), _products(config.train.matmul):
         pl.seed_everything(config.train.seed, verbose=False)
         model = _create(config)
+        if config.model.start is not None and checkpoint is None:
+            _begin_with(model, config.model.start)
         if config.loss.two_passes and not isinstance(model, ScaleClassifier):
             raise ConfigError(
                 f"loss.real and loss.features need a classifier with levels, and {config.model.name} has none: "
@@ -236,7 +238,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
         free = option in info.options and option not in overrides
         if free and (protocol.shape is not None or max(info.default(option)) != max(protocol.resolutions)):
             overrides[option] = list(values)
-    return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, overrides=overrides))
 
 
 def describe(
@@ -287,6 +289,15 @@ def _create(config: Config) -> ImageModel:
         return create_model(config.model.name, **config.model.overrides)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"cannot build {config.model.name}: {error}") from None
+
+
+def _begin_with(model: ImageModel, start: str) -> None:
+    """Weights of another training, as far as they fit."""
+    copied, left = transfer_weights(model, load_trained(start)[0])
+    if not copied:
+        raise ConfigError(f"nothing of {start} fits into this model: train the model that it is of, see --model")
+    shown = ", ".join(left[:4]) + f" and {len(left) - 4} more" * (len(left) > 4)
+    log.info("begin with %d tensors of %s%s", len(copied), start, f"; new: {shown}" if left else "")
 
 
 def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:

@@ -56,7 +56,7 @@ class Measured:
 
 
 def write_tables(root: Path, results: str | os.PathLike[str], check: bool = False) -> list[Path]:
-    """Write the tables of ``README.md`` and ``docs/*.md``; returns the pages that differed.
+    """Write the tables of ``README.md`` and ``docs/``; returns the pages that differed.
 
     Args:
         root: The folder of README.md and docs/.
@@ -68,7 +68,7 @@ def write_tables(root: Path, results: str | os.PathLike[str], check: bool = Fals
     """
     measured = Measured(read_results(results), Path(results) / BENCH)
     changed = []
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         before = path.read_text(encoding="utf-8")
         try:
             after = fill_page(before, measured)
