@@ -18,6 +18,7 @@ from fourierscale.functional.bands import Boundary, Box, Size, as_size, axis_ban
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import analyze, synthesize, widened
+from fourierscale.kernels.layout import NoAutocast
 from fourierscale.nn.checks import choice
 from fourierscale.nn.input_sizes import InputSizes, find_input_sizes
 from fourierscale.nn.level_norms import LevelIndex, LevelNorm, give_levels_norms
@@ -260,7 +261,7 @@ class NestedModel(nn.Module):
     def _run(self, x: Tensor, passes: Sequence[LevelPass], give: Callable[[LevelOutputs], Any]) -> Any:
         """Let every pass look at the images, and give what is asked of what was found."""
         axes, (_, rates) = x.ndim - 2, self.look(x)
-        with torch.autocast(x.device.type, enabled=False):
+        with NoAutocast(x):
             coeffs = analyze(widened(_wide(x)), axes, boundary=self.boundary).to(_wide(x).dtype)
             images = [synthesize(coeffs[corner(one.band)], one.grid, self.boundary).to(x.dtype) for one in passes]
         outputs: list[Any] = [None] * len(passes)
@@ -270,7 +271,7 @@ class NestedModel(nn.Module):
             parts = [found] if len(numbers) == 1 else _parts(found, len(numbers), len(x))
             for n, part in zip(numbers, parts, strict=True):
                 outputs[n] = part
-        with torch.autocast(x.device.type, enabled=False):
+        with NoAutocast(x):
             scales = None if self.log_scales is None else self.log_scales.exp()
             return give(LevelOutputs(passes, outputs, rates, self.boundary, scales))
 
