@@ -114,7 +114,7 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     wide.save(tmp_path / "wide.png")
     small = tmp_path / "small[final] [/b].png"
     small.parent.mkdir()
-    Image.new("RGBA", (11, 9)).save(small)
+    Image.linear_gradient("L").resize((11, 9)).convert("RGBA").save(small)
     assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert", "yes"]) == 0
     out = capsys.readouterr().out
     assert out.count("black and white swapped") == 2
@@ -156,7 +156,7 @@ def test_predict_names_what_is_no_image_and_goes_on(
     paths = [tmp_path / "a" / "1.png", tmp_path / "text.png", tmp_path / "none.png", tmp_path / "b" / "1.png"]
     for path in (paths[0], paths[3]):
         path.parent.mkdir()
-        Image.new("L", (12, 12), 9).save(path)
+        Image.linear_gradient("L").resize((12, 12)).save(path)
     paths[1].write_text("no image")
     maps = tmp_path / "maps"
     assert main(["predict", str(run), *map(str, paths), "--features", str(maps)]) == 2

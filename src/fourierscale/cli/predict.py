@@ -20,6 +20,7 @@ from fourierscale.cli.progress import progress_bars
 from fourierscale.data.errors import DataError
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models import Answer, ImageModel
+from fourierscale.models.files import replacing
 from fourierscale.predicting import Classifier, Invert, Refused, each_image
 
 __all__ = ["predict"]
@@ -81,7 +82,8 @@ def predict(
                 target = _unused(features, Path(answer.name).stem, drawn)
                 features.mkdir(parents=True, exist_ok=True)
                 x = classifier.prepare(answer.name).pixels[None].to(classifier.device)
-                draw_features(classifier.model, classifier.preprocessing(x)).save(target)
+                with replacing(target) as partial:
+                    draw_features(classifier.model, classifier.preprocessing(x)).save(partial)
                 drawn.add(target)
                 typer.echo(f"  wrote {target}", err=as_json or as_csv)
             report("predicting", done / len(files))

@@ -23,8 +23,8 @@ def per_axis(value: int | Sequence[int], axes: int, name: str) -> Box:
 
 def positive(value: int, name: str) -> int:
     """A positive int, such as a number of channels."""
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a positive int, got {value!r}")
+    if not isinstance(value, int) or not 1 <= value < 2**31:
+        raise ValueError(f"{name} must be a positive int, got {reprlib.repr(value)}")
     return value
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from fourierscale.models.files import replacing
+
 __all__ = ["EpochLog", "read_log", "thinned"]
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class EpochLog(pl.Callback):
         """Keep the rows of the epochs that are done."""
         if trainer.is_global_zero:
             kept = [row for row in read_log(self.path) if int(row["epoch"]) < trainer.current_epoch]
-            with self.path.open("w", newline="") as file:
+            with replacing(self.path) as partial, partial.open("w", newline="") as file:
                 writer = csv.DictWriter(file, COLUMNS)
                 writer.writeheader()
                 writer.writerows(kept)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fourierscale.models.files import replacing
+
 if TYPE_CHECKING:
     from fourierscale.predicting.anytime import Anytime
 
@@ -37,7 +39,8 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
         axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=150)
 
 
 def draw_anytime(measured: Anytime, path: Path, title: str = "") -> None:

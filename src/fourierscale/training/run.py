@@ -287,8 +287,8 @@ def _store_channels_last(model: nn.Module) -> None:
 def _create(config: Config) -> ImageModel:
     try:
         return create_model(config.model.name, **config.model.overrides)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"cannot build {config.model.name}: {error}") from None
+    except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: there is not so much memory
+        raise ConfigError(f"cannot build {config.model.name}: {' '.join(str(error).split())[:300]}") from None
 
 
 def _begin_with(model: ImageModel, start: str) -> None:
