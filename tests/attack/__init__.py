@@ -1,0 +1,8 @@
+"""Random and damaged input for everything that promises something; see the README."""
+
+from tests.attack.files import Files
+from tests.attack.frame import Part
+from tests.attack.layers import Layers
+from tests.attack.models import Models
+
+PARTS: dict[str, type[Part]] = {part.name: part for part in (Layers, Models, Files)}
