@@ -14,10 +14,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -28,6 +28,9 @@ CONNECTIONS = ("socket.connect", "socket.bind")
 CHANGES = ("os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "shutil.rmtree")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MEMORY = 16 << 30  # bytes of address space: torch takes 4 of them before it does anything
+
+Step: TypeAlias = tuple[Any, ...]
+"""A function and its arguments."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.attack.preloaded"])
@@ -68,8 +71,7 @@ def call(
     folder: Path,
     seconds: float = 60.0,
     *,
-    prepare: Callable[..., None] | None = None,
-    given: Sequence[Any] = (),
+    prepare: Sequence[Step] = (),
     kill_after: float | None = None,
 ) -> Told:
     """Run ``fourierscale ARGUMENTS`` in a folder.
@@ -78,15 +80,14 @@ def call(
         arguments: What follows the program's name.
         folder: Its working directory; what is beside it, in ``folder.parent / "around"``, is no one's business.
         seconds: After these it hangs, and is killed.
-        prepare: Called first in the process, with ``given``; a function of a module.
-        given: Arguments of ``prepare``.
+        prepare: Called first in the process; functions of modules.
         kill_after: Kill it after so many seconds and say so by its status.
     """
     around = folder.parent / "around"
     for part in ("tmp", "home", "cache"):
         (around / part).mkdir(parents=True, exist_ok=True)
     before = listed(folder)
-    process = _context.Process(target=_run, args=(list(arguments), str(folder), str(around), prepare, list(given)))
+    process = _context.Process(target=_run, args=(list(arguments), str(folder), str(around), list(prepare)))
     started = time.monotonic()
     process.start()
     process.join(seconds if kill_after is None else kill_after)
@@ -130,9 +131,7 @@ def _nothing() -> None:
     return
 
 
-def _run(
-    arguments: list[str], folder: str, around: str, prepare: Callable[..., None] | None, given: Sequence[Any]
-) -> None:
+def _run(arguments: list[str], folder: str, around: str, prepare: Sequence[Step]) -> None:
     """The life of the process; it ends here, whatever happens."""
     status = 70
     try:
@@ -151,8 +150,8 @@ def _run(
         torch.set_num_threads(1)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if prepare is not None:
-            prepare(*given)
+        for step, *given in prepare:
+            step(*given)
         _watch(deeds, (os.path.realpath(folder), os.path.realpath(around)))
         status = main(arguments)
     except SystemExit as error:

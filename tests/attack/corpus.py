@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import gzip
+import http.server
 import shutil
 import struct
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from torch import nn
 
 from fourierscale.data.idx import write_idx
 from tests.attack.commands import call
+from tests.data.small_sets import write_idx_set
 from tests.training.small_runs import NAMES, spots
 
 SIDE = 16
@@ -41,6 +44,13 @@ def write_images(folder: Path, each: int = 8) -> None:
         path = folder / "abc"[label] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.stack([image[0]] * 3, -1)).save(path)
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Offers files and says nothing about it."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
 
 
 class Corpus:
@@ -142,6 +152,17 @@ class Corpus:
         found = {path.name: path.read_bytes() for path in folder.iterdir()}
         found[f"{NAMES[3]}.gz"] = gzip.compress(found.pop(NAMES[3]))
         return found
+
+    @functools.cached_property
+    def mirror(self) -> tuple[str, str]:
+        """A folder of the files of a small MNIST, and an address that offers them."""
+        folder = self.folder / "mirror"
+        write_idx_set(folder)
+        write_idx_set(folder, zipped=True)
+        serve = functools.partial(Quiet, directory=str(folder))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return str(folder), f"http://127.0.0.1:{server.server_port}/"
 
     @functools.cached_property
     def stl10(self) -> dict[str, bytes]:
