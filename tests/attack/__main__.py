@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
+import csv
+import io
 import platform
 import subprocess
 import sys
@@ -13,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-import fourierscale
 from fourierscale.models.files import write_whole
 from tests.attack import PARTS
 from tests.attack.frame import Outcome, one_case, run_part
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         line = f"{outcome.part:10} {outcome.done:8,} {outcome.asked:8,} {len(outcome.failures):7,}"
         print(f"{line} {outcome.seconds:8.0f}  {outcome.left_out}".rstrip())
     if options.result:
-        write_whole(options.result, json.dumps(_result(options.seed, outcomes), indent=1) + "\n")
+        write_counts(options.result, options.seed, outcomes)
     return int(any(outcome.failures for outcome in outcomes))
 
 
@@ -58,16 +58,17 @@ def _tell(outcome: Outcome) -> None:
         print(f"  {count} x {failure.message}\n    {failure.arguments}\n    {failure.again}", flush=True)
 
 
-def _result(seed: int, outcomes: list[Outcome]) -> dict[str, object]:
+def write_counts(path: Path, seed: int, outcomes: list[Outcome]) -> None:
+    """A line for each part, as ``make tables`` reads it."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "seed": seed,
-        "commit": done.stdout.strip(),
-        "fourierscale": fourierscale.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "parts": [outcome.to_dict() for outcome in outcomes],
-    }
+    where = {"torch": torch.__version__, "python": platform.python_version(), "commit": done.stdout.strip()}
+    lines = [outcome.to_dict() | {"seed": seed} | where for outcome in outcomes]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text.getvalue())
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -81,7 +82,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--case", type=int, help="run this case of one part alone, with its traceback")
     parser.add_argument("--folder", type=Path, help="where a folder is made and removed; the system's if not given")
-    parser.add_argument("--result", type=Path, help="a JSON file to write the counts into")
+    parser.add_argument("--result", type=Path, help="a CSV file to write the counts into")
     options = parser.parse_args(arguments)
     options.parts = options.parts or list(PARTS)
     for name in options.parts:

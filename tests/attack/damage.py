@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import re
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -250,7 +252,8 @@ def archive_of(case: Case, content: bytes) -> bytes:
         ):
             changed.append((f"{root}/{name}", bomb))
     written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as archive:
+    with zipfile.ZipFile(written, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of two members with one name
         for name, held in changed:
             archive.writestr(zipfile.ZipInfo(name), held)
     return written.getvalue()
@@ -267,10 +270,8 @@ def weights_of(case: Case, content: bytes) -> bytes:
         return (
             struct.pack("<Q", case.choose("length", [0, 1, size - 1, size + 1, 2**32, 2**63, 2**64 - 1])) + content[8:]
         )
-    if kind == "deep":
-        header = b"[" * 100_000
-    else:
-        header = json.dumps(tree_of(case, json.loads(header))).encode()
+    deep = kind == "deep"
+    header = b"[" * 100_000 if deep else json.dumps(tree_of(case, json.loads(header))).encode()
     return struct.pack("<Q", len(header)) + header + rest
 
 
@@ -333,8 +334,6 @@ def _text(tree: Any) -> str:
 
 def place_of(case: Case, path: Path) -> None:
     """Put something that is no file where a file is expected."""
-    import os
-
     kind = case.choose("instead", ["pipe", "folder", "itself", "zeros", "dangling", "unreadable"])
     if kind == "pipe":
         os.mkfifo(path)

@@ -35,7 +35,9 @@ def draw_levels(case: Case, axes: int, closed: bool = False) -> Levels:
         length = min(len(chain) for chain in chains)
         levels = Levels(list(zip(*(chain[-length:] for chain in chains), strict=True)))
     elif kind == "independent":
-        levels = Levels.independent(*(_chain(case, HIGHEST[axes], 3) for _ in range(axes)))
+        levels = Levels.independent(
+            *(_chain(case, HIGHEST[axes], 3, case.random.choice([1, 2, 2])) for _ in range(axes))
+        )
     elif kind == "range":
         low = case.random.randint(1, HIGHEST[axes] - 1)
         levels = Levels(range(low, case.random.randint(low + 1, HIGHEST[axes]) + 1, case.random.randint(1, 3)))
@@ -44,8 +46,8 @@ def draw_levels(case: Case, axes: int, closed: bool = False) -> Levels:
     return case.note("levels", levels)
 
 
-def _chain(case: Case, highest: int, longest: int = 5) -> list[int]:
-    count = case.random.randint(1, min(longest, highest))
+def _chain(case: Case, highest: int, longest: int = 5, shortest: int = 1) -> list[int]:
+    count = case.random.randint(shortest, min(longest, highest))
     return sorted(case.random.sample(range(1, highest + 1), count))
 
 
@@ -59,13 +61,13 @@ def named_sizes(levels: Levels, axes: int) -> list[Box]:
 def draw_size(case: Case, levels: Levels, axes: int, above: bool = True) -> Box:
     """A grid that holds a level at least: the highest resolution, one above it, one between two, or not square."""
     sizes = named_sizes(levels, axes)
-    size = case.random.choice([sizes[-1], sizes[-1], case.random.choice(sizes)])
+    size = case.random.choice([sizes[-1], sizes[-1], sizes[-1], case.random.choice(sizes)])
     if above and case.random.random() < 0.4:
         size = tuple(n + case.random.randint(0, 4) for n in size)
     return case.note("size", size)
 
 
-def smaller_sizes(case: Case, levels: Levels, size: Box, most: int = 3) -> list[Box]:
+def smaller_sizes(case: Case, levels: Levels, size: Box, most: int = 4) -> list[Box]:
     """Some resolutions of the set that fit into a grid, the lowest among them."""
     inside = [r for r in named_sizes(levels, len(size)) if all(m <= n for m, n in zip(r, size, strict=True))]
     others = inside[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 from tests.attack import damage
 from tests.attack.commands import Told, call, start_server
@@ -21,6 +22,8 @@ class Files(Part):
     """One damaged file and one call that reads it: an answer, or one line and status 2; nothing else happens."""
 
     name = "files"
+    formats: ClassVar[tuple[str, ...]] = ()
+    """Which of :data:`FORMATS`; all if none is named."""
     what = "damaged images, configs, descriptions, weights, checkpoints, ONNX, TorchScript, data and results"
     cases = 2_000
 
@@ -31,7 +34,7 @@ class Files(Part):
 
     def attack(self, case: Case) -> str:
         """One damaged file."""
-        kind = case.choose("format", list(FORMATS))
+        kind = case.choose("format", self.formats or list(FORMATS))
         work = case.folder / "work"
         work.mkdir()
         reading = FORMATS[kind](case, self.corpus, work)
@@ -110,7 +113,7 @@ def config(case: Case, corpus: Corpus, work: Path) -> Reading:
     if yaml:
         content = _as_yaml(content)
     put(case, work / f"config.{suffix}", content, lambda case, content: damage.config_of(case, content, yaml))
-    return Reading(["train", "--config", f"config.{suffix}", "--out", "run"], ("run", "runs"))
+    return Reading(["train", "--config", f"config.{suffix}", "--data", "nothing", "--out", "run"], ("run", "runs"))
 
 
 def _as_yaml(content: bytes) -> bytes:
@@ -158,7 +161,7 @@ def checkpoint(case: Case, corpus: Corpus, work: Path) -> Reading:
     name = case.choose("file", ["checkpoints/last.ckpt", "checkpoints/last.ckpt", "config.toml", "log.csv"])
     mend = damage.archive_of if name.endswith("ckpt") else damage.bytes_of
     put(case, run / name, (run / name).read_bytes(), mend)
-    more = ["--set", "train.epochs=2"]
+    more = ["--set", "train.epochs=2", "--data", str(corpus.images)]
     return Reading(["train", "--resume", "--no-onnx", "--out", "run", *more], ("run",), finite=False)
 
 
@@ -173,13 +176,18 @@ def onnx_file(case: Case, corpus: Corpus, work: Path) -> Reading:
 def script(case: Case, corpus: Corpus, work: Path) -> Reading:
     """A net in TorchScript."""
     put(case, work / "net.pt", corpus.script, damage.archive_of)
-    return Reading(["audit", "net.pt", *AUDIT], finite=False)
+    return Reading(["audit", "net.pt", *AUDIT, *_trusted(case)], finite=False)
 
 
 def program(case: Case, corpus: Corpus, work: Path) -> Reading:
     """A net of ``torch.export``."""
     put(case, work / "net.pt2", corpus.program, damage.archive_of)
-    return Reading(["audit", "net.pt2", *AUDIT], finite=False)
+    return Reading(["audit", "net.pt2", *AUDIT, *_trusted(case)], finite=False)
+
+
+def _trusted(case: Case) -> list[str]:
+    """The user's word that a program may run; what the archive pickles may not, even then."""
+    return ["--trust"] if case.often("trusted", 0.7) else []
 
 
 def idx(case: Case, corpus: Corpus, work: Path) -> Reading:

@@ -145,15 +145,15 @@ class Outcome:
         return sorted(found, key=lambda pair: -pair[1])
 
     def to_dict(self) -> dict[str, Any]:
-        """For a file of results."""
+        """As a line of a file."""
         return {
             "part": self.part,
-            "what": self.what,
             "cases": self.done,
             "failed": len(self.failures),
-            "seconds": round(self.seconds, 1),
+            "seconds": f"{self.seconds:.0f}",
+            "what": self.what,
+            "kinds": ", ".join(f"{kind} {count}" for kind, count in sorted(self.kinds.items())),
             "left_out": self.left_out,
-            "kinds": dict(sorted(self.kinds.items())),
         }
 
 

@@ -177,7 +177,9 @@ def check_whole(folder: Path, partial: bool = False) -> None:
             if check is not None:
                 check(path)
         except Exception as error:
-            raise BrokenError(f"{path.name} is not whole: {type(error).__name__}: {' '.join(str(error).split())[:120]}") from None
+            raise BrokenError(
+                f"{path.name} is not whole: {type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            ) from None
 
 
 def _picture(path: Path) -> None:
@@ -226,7 +228,9 @@ def is_write(event: str, arguments: Sequence[Any], folder: str) -> bool:
     """Whether an event of Python's audit hooks changes a file of a folder."""
     if event == "open":
         path, mode, flags = arguments
-        if not isinstance(path, str | bytes) or not (flags & WRITING if isinstance(flags, int) else "r" not in str(mode)):
+        if not isinstance(path, str | bytes) or not (
+            flags & WRITING if isinstance(flags, int) else "r" not in str(mode)
+        ):
             return False
     elif event in CHANGES:
         path = arguments[0]
@@ -263,4 +267,3 @@ def die_at_write(folder: str, number: int, later: float) -> None:
                 die() if later == 0 else threading.Thread(target=die, daemon=True).start()
 
     sys.addaudithook(hook)
-

@@ -69,12 +69,24 @@ class EpochLog(pl.Callback):
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """The rows of a log, without one that was being written when the process was killed."""
+    """The rows of a log, without one that was being written when the process was killed, and without damaged ones."""
     if not path.is_file():
         return []
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [row for row in rows if (row.get("epoch") or "").isdigit() and row.get("seconds")]
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            rows = [{name: row.get(name) or "" for name in COLUMNS} for row in csv.DictReader(file)]
+    except csv.Error:
+        return []
+    return [row for row in rows if _is_whole(row)]
+
+
+def _is_whole(row: Mapping[str, str]) -> bool:
+    """Whether every value is a number, and those that each epoch has are there."""
+    try:
+        numbers = {name: float(value) for name, value in row.items() if value}
+    except ValueError:
+        return False
+    return row["epoch"].isascii() and row["epoch"].isdigit() and numbers.keys() >= {"epoch", "loss", "seconds"}
 
 
 def thinned(rows: Sequence[Mapping[str, str]], most: int = 60) -> dict[str, list[float | None]]:
