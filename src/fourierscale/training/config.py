@@ -166,6 +166,7 @@ class TrainConfig:
         devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
         num_nodes: Number of machines.
         strategy: How processes work together, for example ``"ddp"``.
+        timeout: Seconds after which a process that does not hear from the others ends.
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
@@ -183,6 +184,7 @@ class TrainConfig:
     devices: str = "1"
     num_nodes: int = 1
     strategy: str = "auto"
+    timeout: int = 1800
     compile: bool = False
     cuda_graphs: bool = True
     channels_last: bool = False
@@ -340,7 +342,8 @@ def _parse(text: str, name: str) -> dict[str, Any]:
 
 
 LIMITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "data.batch_size optim.step_size train.epochs train.num_nodes train.validate_every eval.sample eval.batch_size": (
+    "data.batch_size optim.step_size train.epochs train.num_nodes train.timeout train.validate_every eval.sample "
+    "eval.batch_size": (
         "1 or more",
         lambda value: value >= 1,
     ),
