@@ -23,7 +23,7 @@ KINDS_SHOWN = 8  # of failures of a part
 
 def main(arguments: list[str] | None = None) -> int:
     """Run parts one after the other; status 1 where a case failed."""
-    options = _options(arguments)
+    options = read_options(arguments)
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="attack-", dir=options.folder) as name:
         folder = Path(name)
@@ -71,7 +71,8 @@ def write_counts(path: Path, seed: int, outcomes: list[Outcome]) -> None:
     write_whole(path, text.getvalue())
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
+def read_options(arguments: list[str] | None) -> argparse.Namespace:
+    """The options of the command; what it does not know ends it."""
     parser = argparse.ArgumentParser(prog="python -m tests.attack", description="Attack the library; see the README.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; all if none is named")
     for part in PARTS.values():

@@ -16,7 +16,7 @@ DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 NETS = {
     "plain": [],
     "residual": ["model.overrides.residual=true", "model.overrides.stem=4"],
-    "mirror": ["model.overrides.boundary=mirror", "model.overrides.resolutions=[8, 12]"],
+    "mirror": ["model.overrides.boundary=mirror"],
     "common grid": ["model.overrides.grid=common", "model.overrides.oversample=1.5", "model.overrides.head=average"],
 }
 
