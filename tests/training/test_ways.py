@@ -26,7 +26,9 @@ def losses(folder: Path) -> list[float]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize(
+    "net", [name if name == "plain" else pytest.param(name, marks=pytest.mark.slow) for name in NETS]
+)
 def test_a_run_in_bfloat16_learns_what_one_in_float32_does(net: str, device: str, tmp_path: Path) -> None:
     settings = ["train.epochs=6", f"train.accelerator={'gpu' if device == 'cuda' else 'cpu'}", *NETS[net]]
     found = {}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.table import spread
-from fourierscale.models.files import replacing
 
 __all__ = ["draw", "ring_lines", "shift_lines"]
 
@@ -50,8 +48,7 @@ def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
     _lines(middle, rings, "frequency of the ring", f"error of each ring, {f'layer {layer}' if layer else 'no map'}")
     _lines(right, shift_lines(audit), "layer", "error under shifts")
     figure.suptitle(audit.finding, fontsize=10)
-    with replacing(Path(path)) as partial:
-        figure.savefig(partial, dpi=130)
+    figure.savefig(path, dpi=130)
 
 
 def _heat(audit: Audit, axes: Any, figure: Any) -> None:

@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from fourierscale.cli.folders import check_folder
-from fourierscale.models.files import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -107,7 +106,7 @@ def audit(
 def write(found: Audit, folder: Path, console: Console) -> None:
     """The files of one audit."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / "audit.json", found.to_json())
+    (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
     found.save_png(folder / "audit.png")
     found.save_html(folder / "audit.html")
     console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from fourierscale.cli.found import MODEL_HELP, find_trained, folder_options
-from fourierscale.models.files import write_whole
 
 __all__ = ["evaluate"]
 
@@ -82,7 +81,7 @@ def evaluate(
     # beside a run's own metrics.json, or among a user's files, only what is named after itself
     stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
     table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
-    write_whole(table, json.dumps(metrics, indent=2) + "\n")
+    table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     draw_metrics(metrics, picture, f"{found.name} on {splits.protocol.name}")
     metrics_table(metrics, found.name)
     typer.echo(f"wrote {table} and {picture}")

@@ -17,7 +17,6 @@ from fourierscale.data.errors import DataError
 from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models import ImageModel
-from fourierscale.models.files import replacing
 
 __all__ = ["predict"]
 
@@ -74,8 +73,7 @@ def predict(
         if features is not None:
             target = _unused(features, path.stem, drawn)
             features.mkdir(parents=True, exist_ok=True)
-            with replacing(target) as partial:
-                draw_features(classifier, x).save(partial)
+            draw_features(classifier, x).save(target)
             drawn.add(target)
             console.print(f"  wrote {target}", markup=False, soft_wrap=True)
     if refused:

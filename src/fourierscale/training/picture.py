@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fourierscale.models.files import replacing
-
 __all__ = ["draw_metrics", "level_values"]
 
 
@@ -34,8 +32,7 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
         axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title, fontsize=10)
-    with replacing(Path(path)) as partial:
-        figure.savefig(partial, dpi=150)
+    figure.savefig(path, dpi=150)
 
 
 def level_values(metrics: Mapping[str, Any], name: str) -> dict[str, float | None]:

@@ -23,7 +23,6 @@ from fourierscale.lab.tables.runs import identity, setting
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES, find_rows, find_table
 from fourierscale.models.cost import model_cost, short
-from fourierscale.models.files import write_whole
 from fourierscale.models.registry import list_models, model_info, pretrained_info
 from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
@@ -78,7 +77,7 @@ def write_tables(root: Path, results: str | os.PathLike[str], check: bool = Fals
         if after != before:
             changed.append(path)
             if not check:
-                write_whole(path, after)
+                path.write_text(after, encoding="utf-8")
     return changed
 
 
