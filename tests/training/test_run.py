@@ -358,6 +358,19 @@ def test_a_step_draws_what_a_seed_of_everything_would_give(device: str) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"\0", b"epoch,loss,seconds,more\n", b'"', b"0,x,x,x,x,x,x,x\n", b"7\n"])
+def test_a_damaged_line_of_the_log_is_left_out(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    good = "epoch,step,lr,loss,val_loss,val_acc,val_scale_con,seconds\n0,5,0.1,1.5,,,,2.0\n"
+    path.write_text(good)
+    rows = read_log(path)
+    assert [row["loss"] for row in rows] == ["1.5"]
+    path.write_bytes(good.encode() + damage)
+    assert read_log(path) == rows
+    path.write_bytes(damage + good.encode())
+    assert all(float(row["loss"]) for row in read_log(path))
+
+
 def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: Path) -> None:
     started = time.perf_counter()
     train(small_config("train.epochs=1"), tmp_path, resume=True, splits=small_splits())

@@ -116,7 +116,7 @@ def _anytime(found: Trained, splits: ScaledSplits, folder: Path, device: str, li
         measured = measure_anytime(classifier, test, validation, report=report)
     table, picture = folder / "anytime.json", folder / "anytime.png"
     about = {"protocol": splits.protocol.name, "images": len(test[1]), "batch_size": batch_size}
-    table.write_text(json.dumps(about | asdict(measured), indent=2) + "\n", encoding="utf-8")
+    write_whole(table, json.dumps(about | asdict(measured), indent=2) + "\n")
     draw_anytime(measured, picture, f"{found.name} on {splits.protocol.name}")
     anytime_table(measured, f"{len(test[1]):,} images of {test[0].shape[-1]} px, batches of {batch_size}")
     typer.echo(f"wrote {table} and {picture}")

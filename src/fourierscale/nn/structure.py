@@ -84,7 +84,9 @@ class ScaleEquivariant(nn.Module):
         module: Maps coefficients to coefficients.
         pool: How much the module pools in all; an image of ``n`` samples becomes one of ``ceil(n / pool)``.
         axes: Number of spatial axes; that of the layers inside if not given, 2 if none of them tells.
-        boundary: What lies beyond the image's edge; see :class:`ToCoefficients`.
+        boundary: What lies beyond the image's edge; see :class:`ToCoefficients`. With ``"mirror"`` the promise is about
+            coefficients: a filter that is not symmetric gives no mirror image, and the pixels of one half do not
+            determine the other.
 
     >>> from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
     >>> layers = LocalFourierConv2d(3, 8, 5, reference_size=32), ScaleActivation2d(8, range(8, 33))

@@ -63,7 +63,8 @@ def draw_anytime(measured: Anytime, path: Path, title: str = "") -> None:
     axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=150)
 
 
 def level_values(metrics: Mapping[str, Any], name: str) -> dict[str, float | None]:
