@@ -17,7 +17,7 @@ from fourierscale.models import UNet
 from fourierscale.nn import NestedModel
 from fourierscale.nn.input_sizes import InputSizes, find_input_sizes
 from fourierscale.nn.level_norms import LevelIndex, LevelNorm, give_levels_norms
-from fourierscale.testing import TOLERANCE, assert_scale_equivariant
+from fourierscale.testing import assert_scale_equivariant
 
 LEVELS = (12, 17, 24)
 
