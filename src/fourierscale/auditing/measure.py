@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from fourierscale.auditing.errors import AuditError
-from fourierscale.auditing.files import FileModel, open_file
+from fourierscale.auditing.errors import AuditError, SizeError
+from fourierscale.auditing.files import open_file
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
+from fourierscale.auditing.sizes import find_sizes, fit_images, place_of
 from fourierscale.functional.resample import Kind
 from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.nn import ToCoefficients
@@ -29,7 +31,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 def audit(
     model: Callable[[Tensor], Any] | str | os.PathLike[str],
     images: Tensor,
-    resolutions: Iterable[int],
+    resolutions: Iterable[int] | None = None,
     *,
     labels: Tensor | Sequence[int] | None = None,
     kinds: Sequence[Kind] = KINDS,
@@ -63,7 +65,9 @@ def audit(
         model: Takes images ``(B, C, n, n)``, gives one tensor of features or logits: a module, a function (its output
             alone is seen), or the path of a TorchScript (``.pt``, ``.pth``), ``torch.export`` (``.pt2``) or ONNX file.
         images: ``(N, C, n, n)``, floating point, on any device.
-        resolutions: Sides to downscale to; those of ``n`` are left out.
+        resolutions: Sides to downscale to; those of ``n`` are left out. If not given, some that the model takes, which
+            is found by trying: images whose side is no multiple of a model's stride, or above its one size, are
+            downscaled to what it takes, and a model of one size gets smaller ones padded with zeros.
         labels: Class of each image, for accuracy and Scale-Con.
         kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
         preprocessing: What pixels become before they reach the model, how they are brought to the size of a model of
@@ -93,9 +97,12 @@ def audit(
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
     prepare = preprocessing or _own_preprocessing(model)
+    _check_images(images)
+    if resolutions is None:
+        images, resolutions, prepare, _ = fit_images(model, images, prepare)
     sides = _check(images, resolutions, kinds, labels, prepare)
     shifts = shifts if prepare.boundary == "circular" else ()
-    device, dtype = _place(model, images)
+    device, dtype = place_of(model, images)
     session = Session(model, images.shape[-1], prepare, depth, dtype)
     known = None if labels is None else torch.as_tensor(labels, device=device)
     steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
@@ -106,7 +113,7 @@ def audit(
         if report is not None:
             report("auditing", done / steps)
 
-    with evaluating(model):
+    with evaluating(model), _telling_sizes(model, images[:1].to(device, dtype)):
         for first in range(0, len(images), batch_size):
             batch = images[first : first + batch_size].to(device, dtype)
             session.begin(batch, None if known is None else known[first : first + batch_size])
@@ -120,6 +127,27 @@ def audit(
     return session.result(name, len(images), tuple(kinds), sides)
 
 
+@contextmanager
+def _telling_sizes(model: Callable[[Tensor], Any], example: Tensor) -> Iterator[None]:
+    """Where images are refused, say which sizes the model takes."""
+    try:
+        yield
+    except SizeError as error:
+        try:
+            taken = find_sizes(model, example)
+        except AuditError:
+            raise error from error.__cause__
+        raise AuditError(f"{error}; it takes {taken}") from error
+
+
+def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
+        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise AuditError(f"expected square images (N, C, n, n), got {got}: crop or pad them first")
+    if not images.is_floating_point():
+        raise AuditError(f"expected floating-point images, got {images.dtype}: convert them, images.float() / 255")
+
+
 def _check(
     images: Tensor,
     resolutions: Iterable[int],
@@ -128,11 +156,6 @@ def _check(
     preprocessing: Preprocessing,
 ) -> tuple[int, ...]:
     """Refuse what cannot be audited; the resolutions that count, coarse to fine."""
-    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
-        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise AuditError(f"expected square images (N, C, n, n), got {got}: crop or pad them first")
-    if not images.is_floating_point():
-        raise AuditError(f"expected floating-point images, got {images.dtype}: convert them, images.float() / 255")
     size = int(images.shape[-1])
     asked = sorted({int(side) for side in resolutions})
     sides = tuple(side for side in asked if side != size)
@@ -158,12 +181,3 @@ def _own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
         return own
     parts = model.modules() if isinstance(model, nn.Module) else ()
     return Preprocessing(boundary=next((p.boundary for p in parts if isinstance(p, ToCoefficients)), "circular"))
-
-
-def _place(model: Callable[[Tensor], Any], images: Tensor) -> tuple[torch.device, torch.dtype]:
-    """Where a model computes and in what; where the images are if it has no weights."""
-    if isinstance(model, FileModel):
-        return torch.device("cpu"), model.dtype
-    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
-    found = next((tensor for tensor in tensors if tensor.is_floating_point()), images)
-    return found.device, found.dtype

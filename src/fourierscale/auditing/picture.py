@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fourierscale.auditing.result import Audit
-from fourierscale.auditing.table import spread
+from fourierscale.auditing.sizes import spread
 
 __all__ = ["draw", "ring_lines", "shift_lines"]
 

@@ -161,7 +161,7 @@ class Sum:
         self.difference = self.energy = torch.zeros(1, dtype=torch.float64)
 
     def add(self, rows: Rows | str) -> str:
-        """Add one batch; words, if there was nothing to compare, come back."""
+        """Add one batch; words come back, if there was nothing to compare or a part alone."""
         if isinstance(rows, str):
             return rows
         if not bool(rows.difference.isfinite().all()):
@@ -169,7 +169,7 @@ class Sum:
         self.count += len(rows.difference)
         self.difference = self.difference + rows.difference.sum(0).cpu()
         self.energy = self.energy + rows.energy.sum(0).cpu()
-        return ""
+        return rows.note
 
     def whole(self, images: int) -> bool:
         """Whether all the images were compared."""

@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.markup import escape
 from rich.table import Table
 
 from fourierscale.auditing.result import Audit, Layer
+from fourierscale.auditing.sizes import spread
 
-__all__ = ["layer_table", "logit_table", "spread"]
+__all__ = ["layer_table", "logit_table"]
 
 COLUMNS = 4
-
-
-def spread(values: Sequence[int], most: int) -> list[int]:
-    """At most so many of the values, evenly, the first and the last among them.
-
-    >>> spread(range(8, 28), 5)
-    [8, 13, 18, 22, 27]
-    """
-    if len(values) <= most:
-        return list(values)
-    return [values[round(step * (len(values) - 1) / (most - 1))] for step in range(most)]
 
 
 def layer_table(audit: Audit) -> Table:

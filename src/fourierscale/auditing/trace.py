@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.auditing.compare import Form, form_of
-from fourierscale.auditing.errors import AuditError
+from fourierscale.auditing.errors import AuditError, SizeError
 from fourierscale.models.classifier import ScaleHead
 from fourierscale.nn import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
 from fourierscale.nn.conv import _FourierLayer
@@ -132,7 +132,7 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
         raise
     except Exception as error:  # whatever a stranger's model raises is told in one line
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise AuditError(
+        raise SizeError(
             f"the model does not take images of shape {tuple(x.shape)} ({reason.strip()[:200]}): give the channels it "
             "was made for, leave out resolutions that are too small, or set enlarge in the preprocessing for a model "
             "of one input size"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 SIDES_SHOWN = 8  # resolutions, unless they are given
+SIDE = 64  # of random images
 
 
 def audit(
@@ -80,16 +81,17 @@ def audit(
             with progress_bars() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
-                way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
-                side = None if way is None else max(opened.side or 0, int(pictures.images.shape[-1]))
-                prepare = replace(pictures.preprocessing, enlarge=way, enlarge_size=side)
+                if boundary is not None:
+                    own = replace(pictures.preprocessing, boundary=check_boundary(boundary))
+                    pictures = pictures._replace(preprocessing=own)
+                pictures = suited(opened, pictures, enlarge, console)
                 found = measure(
                     opened.model,
                     pictures.images,
                     _sides(resolutions) if resolutions else pictures.resolutions,
                     labels=pictures.labels,
                     kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    preprocessing=prepare if boundary is None else replace(prepare, boundary=check_boundary(boundary)),
+                    preprocessing=pictures.preprocessing,
                     depth=depth,
                     report=report,
                 )
@@ -162,7 +164,7 @@ def find_pictures(
         report: Told how far it is.
     """
     from fourierscale.auditing import AuditError
-    from fourierscale.auditing.table import spread
+    from fourierscale.auditing.sizes import spread
     from fourierscale.cli.found import folder_options
     from fourierscale.data import DataError, load_protocol
     from fourierscale.data.protocols import bare_name
@@ -208,12 +210,13 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     """Band-limited random images whose amplitude falls with frequency, as that of photographs does."""
     import torch
 
-    from fourierscale.auditing.table import spread
+    from fourierscale.auditing.sizes import spread
     from fourierscale.functional import band, grid, synthesize
     from fourierscale.functional.bands import frequencies
     from fourierscale.models import Preprocessing
 
-    side, channels = size or opened.side or 64, opened.channels or 3
+    channels = opened.channels or 3
+    side = size or random_side(opened, channels)
     k = frequencies(grid(band(side)), torch.float32, torch.device("cpu"))
     draw = torch.Generator().manual_seed(0)
     coeffs = torch.randn(count, channels, len(k), len(k), generator=draw) / (1 + torch.hypot(k[:, None], k))
@@ -222,6 +225,50 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     source = f"{count} random band-limited images of {channels} x {side} x {side}{why}"
     prepare = Preprocessing(mean=(0.5,) * channels, std=(0.25,) * channels)
     return Pictures(pixels, None, spread(range(side // 3, side), SIDES_SHOWN), _boundary_of(opened, prepare), source)
+
+
+def suited(opened: Found, pictures: Pictures, enlarge: str | None, console: Console) -> Pictures:
+    """Images and resolutions that a model takes; says which, where not every size will do.
+
+    Args:
+        opened: The model.
+        pictures: The images.
+        enlarge: How smaller images are to reach a model of one size, ``"none"`` for not at all; None to choose.
+        console: Where it says so.
+    """
+    from fourierscale.auditing.sizes import fit_images
+    from fourierscale.models import ImageModel
+
+    images, prepare = pictures.images, pictures.preprocessing
+    way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
+    if way is not None and (opened.side is not None or isinstance(opened.model, ImageModel)):
+        side = max(opened.side or 0, int(images.shape[-1]))
+        return pictures._replace(preprocessing=replace(prepare, enlarge=way, enlarge_size=side))
+    if enlarge == "none" or isinstance(opened.model, ImageModel):
+        return pictures
+    images, resolutions, prepare, taken = fit_images(opened.model, images, prepare, way or "zero")
+    if str(taken) != "images of any size":
+        reached = "" if prepare.enlarge is None else f"; smaller ones reach it by {prepare.enlarge}, --enlarge says how"
+        console.print(f"{opened.name} takes {taken}{reached}", soft_wrap=True, markup=False)
+    elif way is not None:
+        prepare = replace(prepare, enlarge=way, enlarge_size=int(images.shape[-1]))
+    else:
+        resolutions = [side for side in pictures.resolutions if side >= resolutions[0]] or resolutions
+    return Pictures(images, pictures.labels, resolutions, prepare, pictures.source)
+
+
+def random_side(opened: Found, channels: int) -> int:
+    """Side of random images: of several sizes that the model takes, not only of one."""
+    import torch
+
+    from fourierscale.auditing.sizes import find_sizes, place_of
+    from fourierscale.models import ImageModel
+
+    if opened.side is not None or isinstance(opened.model, ImageModel):
+        return opened.side or SIDE
+    example = torch.zeros(1, channels, SIDE, SIDE)
+    taken = find_sizes(opened.model, example.to(*place_of(opened.model, example)))
+    return taken.side or taken.most or max(SIDE, 4 * taken.sizes.stride)
 
 
 def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
