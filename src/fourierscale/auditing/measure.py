@@ -12,9 +12,11 @@ from torch import Tensor, nn
 
 from fourierscale.auditing.errors import AuditError, SizeError
 from fourierscale.auditing.files import open_file
+from fourierscale.auditing.resizing import RESIZINGS, Resizing
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
 from fourierscale.auditing.sizes import find_sizes, fit_images, place_of
+from fourierscale.auditing.trace import answering_by_level
 from fourierscale.functional.resample import Kind
 from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.nn import ToCoefficients
@@ -23,9 +25,9 @@ from fourierscale.nn.input_sizes import evaluating
 if TYPE_CHECKING:
     from fourierscale.data.progress import ProgressCallback
 
-__all__ = ["audit"]
+__all__ = ["audit", "own_preprocessing"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Resizing, ...] = get_args(Kind)
 
 
 def audit(
@@ -34,7 +36,7 @@ def audit(
     resolutions: Iterable[int] | None = None,
     *,
     labels: Tensor | Sequence[int] | None = None,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Resizing] = KINDS,
     preprocessing: Preprocessing | None = None,
     shifts: Sequence[float] = (1.0, 0.5),
     depth: int | None = None,
@@ -55,7 +57,8 @@ def audit(
     - for a model of one input size, where all maps have one size, the large map is downscaled in the ratio of
       the images, rounded to whole samples, and brought back to its size as the image was;
     - a map pooled to a fixed grid, a global pool, a vector of features and logits are compared entry by entry;
-    - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has;
+    - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has; so too a
+      :class:`~fourierscale.nn.NestedModel` of a model that gives vectors;
     - outputs of other unlike shapes are not compared, and the layer's ``note`` says so.
 
     A layer is every module, in the order of the pass, that gives a floating-point tensor and does not merely pass on
@@ -69,7 +72,8 @@ def audit(
             is found by trying: images whose side is no multiple of a model's stride, or above its one size, are
             downscaled to what it takes, and a model of one size gets smaller ones padded with zeros.
         labels: Class of each image, for accuracy and Scale-Con.
-        kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
+        kinds: Among ``"ideal"``, ``"gaussian"``, ``"bicubic"``, ``"area"``, ``"jpeg"``
+            (:func:`~fourierscale.auditing.make_smaller`); the finding is about the first.
         preprocessing: What pixels become before they reach the model, how they are brought to the size of a model of
             one size (``enlarge``), and what lies beyond the edge of images and maps. If not given, the model's own; for
             a model that has none, images go in as they are.
@@ -96,10 +100,11 @@ def audit(
     elif not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
-    prepare = preprocessing or _own_preprocessing(model)
+    prepare = preprocessing or own_preprocessing(model)
     _check_images(images)
     if resolutions is None:
         images, resolutions, prepare, _ = fit_images(model, images, prepare)
+    model = answering_by_level(model, images.to(*place_of(model, images)))
     sides = _check(images, resolutions, kinds, labels, prepare)
     shifts = shifts if prepare.boundary == "circular" else ()
     device, dtype = place_of(model, images)
@@ -162,10 +167,10 @@ def _check(
     if not sides or sides[0] < 1 or sides[-1] > size:
         raise AuditError(f"expected resolutions from 1 to {size - 1}, below the images' {size} pixels, got {asked}")
     for kind in kinds:
-        if kind not in KINDS:
-            raise AuditError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(KINDS)}")
+        if kind not in RESIZINGS:
+            raise AuditError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(RESIZINGS)}")
     if not kinds:
-        raise AuditError(f"no kind of downscaling was given: choose among {', '.join(KINDS)}")
+        raise AuditError(f"no kind of downscaling was given: choose among {', '.join(RESIZINGS)}")
     if labels is not None and len(labels) != len(images):
         raise AuditError(f"expected {len(images)} labels for as many images, got {len(labels)}")
     reached = preprocessing.enlarge_size
@@ -174,7 +179,7 @@ def _check(
     return sides
 
 
-def _own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
+def own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
     """How a model says that its images are prepared; as they are if it does not."""
     own = model.preprocessing if isinstance(model, ImageModel) else None
     if own is not None:

@@ -14,7 +14,7 @@ from fourierscale.cli.folders import check_folder
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fourierscale.auditing import Audit
+    from fourierscale.auditing import Audit, BeforeAfter
     from fourierscale.cli.found import Found
     from fourierscale.models import Preprocessing
 
@@ -40,7 +40,17 @@ def audit(
     resolutions: Annotated[
         str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
     ] = None,
-    kinds: Annotated[str, typer.Option(help="Kinds of downscaling, with commas.")] = "ideal,gaussian,bicubic",
+    nested: Annotated[
+        str | None,
+        typer.Option(help="Levels, as 48,68,96: audit the model, and the same inside one nested map of these levels."),
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of downscaling, with commas, among ideal, gaussian, bicubic, area and jpeg; the first three if "
+            "not given, with --nested all."
+        ),
+    ] = None,
     enlarge: Annotated[
         str | None,
         typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
@@ -65,6 +75,7 @@ def audit(
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
     from fourierscale.auditing import audit as measure
+    from fourierscale.auditing import audit_nested
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
@@ -85,17 +96,22 @@ def audit(
                     own = replace(pictures.preprocessing, boundary=check_boundary(boundary))
                     pictures = pictures._replace(preprocessing=own)
                 pictures = suited(opened, pictures, enlarge, console)
-                found = measure(
-                    opened.model,
-                    pictures.images,
-                    _sides(resolutions) if resolutions else pictures.resolutions,
-                    labels=pictures.labels,
-                    kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    preprocessing=pictures.preprocessing,
-                    depth=depth,
-                    report=report,
-                )
-                found = replace(found, model=opened.name)
+                options: dict[str, Any] = {
+                    "labels": pictures.labels,
+                    "preprocessing": pictures.preprocessing,
+                    "depth": depth,
+                    "report": report,
+                }
+                if kinds is not None:
+                    options["kinds"] = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+                asked = None if resolutions is None else _sides(resolutions)
+                found: Audit | BeforeAfter
+                if nested is None:
+                    found = measure(opened.model, pictures.images, asked or pictures.resolutions, **options)
+                    found = replace(found, model=opened.name)
+                else:
+                    levels = _sides(nested, "--nested")
+                    found = audit_nested(opened.model, pictures.images, levels, asked, **options).named(opened.name)
         except ValueError as error:
             raise ConfigError(str(error)) from error
         show(found, console, opened.trained)
@@ -105,7 +121,7 @@ def audit(
             console.print()
 
 
-def write(found: Audit, folder: Path, console: Console) -> None:
+def write(found: Audit | BeforeAfter, folder: Path, console: Console) -> None:
     """The files of one audit."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
@@ -114,10 +130,18 @@ def write(found: Audit, folder: Path, console: Console) -> None:
     console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
 
 
-def show(found: Audit, console: Console, answers: bool = True) -> None:
-    """The tables and the sentence."""
+def show(found: Audit | BeforeAfter, console: Console, answers: bool = True) -> None:
+    """The tables and the sentence, or what changes inside a nested map."""
+    from fourierscale.auditing import BeforeAfter
+
     console.print()
     console.print(found.table())
+    if isinstance(found, BeforeAfter):
+        console.print()
+        for number, sentence in enumerate(found.sentences):
+            style = None if number else "bold green" if found.after.broken is None else "bold red"
+            console.print(f"{sentence}.", style=style, soft_wrap=True, markup=False)
+        return
     if found.logits and answers:
         console.print()
         console.print(found.logit_table())
@@ -278,7 +302,7 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
 
 
-def _sides(text: str) -> list[int]:
+def _sides(text: str, option: str = "--resolutions") -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
     from fourierscale.training.errors import ConfigError
 
@@ -286,6 +310,6 @@ def _sides(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ConfigError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise ConfigError(f"{option}: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides
