@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.console import Console
 
-from fourierscale.auditing.table import spread
 from fourierscale.cli.folders import check_folder
 from fourierscale.models.files import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fourierscale.auditing import Audit
+    from fourierscale.auditing import Audit, BeforeAfter
     from fourierscale.cli.found import Found
     from fourierscale.data import FolderOptions
     from fourierscale.models import Preprocessing
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["audit"]
 
 SIDES_SHOWN = 8  # resolutions, unless they are given
+SIDE = 64  # of random images
 
 
 def audit(
@@ -43,7 +43,17 @@ def audit(
     resolutions: Annotated[
         str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
     ] = None,
-    kinds: Annotated[str, typer.Option(help="Kinds of downscaling, with commas.")] = "ideal,gaussian,bicubic",
+    nested: Annotated[
+        str | None,
+        typer.Option(help="Levels, as 48,68,96: audit the model, and the same inside one nested map of these levels."),
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of downscaling, with commas, among ideal, gaussian, bicubic, area and jpeg; the first three if "
+            "not given, with --nested all."
+        ),
+    ] = None,
     enlarge: Annotated[
         str | None,
         typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
@@ -71,7 +81,7 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
-    from fourierscale.auditing import AuditError
+    from fourierscale.auditing import AuditError, audit_nested
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
@@ -88,20 +98,26 @@ def audit(
             with progress_bars() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
-                way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
-                side = None if way is None else max(opened.side or 0, int(pictures.images.shape[-1]))
-                prepare = replace(pictures.preprocessing, enlarge=way, enlarge_size=side)
-                found = measure(
-                    opened.model,
-                    pictures.images,
-                    _sides(resolutions) if resolutions else pictures.resolutions,
-                    labels=pictures.labels,
-                    kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    preprocessing=prepare if boundary is None else replace(prepare, boundary=check_boundary(boundary)),
-                    depth=depth,
-                    report=report,
-                )
-                found = replace(found, model=opened.name)
+                if boundary is not None:
+                    own = replace(pictures.preprocessing, boundary=check_boundary(boundary))
+                    pictures = pictures._replace(preprocessing=own)
+                pictures = suited(opened, pictures, enlarge, console)
+                options: dict[str, Any] = {
+                    "labels": pictures.labels,
+                    "preprocessing": pictures.preprocessing,
+                    "depth": depth,
+                    "report": report,
+                }
+                if kinds is not None:
+                    options["kinds"] = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+                asked = None if resolutions is None else _sides(resolutions)
+                found: Audit | BeforeAfter
+                if nested is None:
+                    found = measure(opened.model, pictures.images, asked or pictures.resolutions, **options)
+                    found = replace(found, model=opened.name)
+                else:
+                    levels = _sides(nested, "--nested")
+                    found = audit_nested(opened.model, pictures.images, levels, asked, **options).named(opened.name)
         except ValueError as error:
             raise AuditError(str(error)) from error
         show(found, console, opened.trained)
@@ -111,7 +127,7 @@ def audit(
             console.print()
 
 
-def write(found: Audit, folder: Path, console: Console) -> None:
+def write(found: Audit | BeforeAfter, folder: Path, console: Console) -> None:
     """The files of one audit."""
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "audit.json", found.to_json())
@@ -120,10 +136,18 @@ def write(found: Audit, folder: Path, console: Console) -> None:
     console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
 
 
-def show(found: Audit, console: Console, answers: bool = True) -> None:
-    """The tables and the sentence."""
+def show(found: Audit | BeforeAfter, console: Console, answers: bool = True) -> None:
+    """The tables and the sentence, or what changes inside a nested map."""
+    from fourierscale.auditing import BeforeAfter
+
     console.print()
     console.print(found.table())
+    if isinstance(found, BeforeAfter):
+        console.print()
+        for number, sentence in enumerate(found.sentences):
+            style = None if number else "bold green" if found.after.broken is None else "bold red"
+            console.print(f"{sentence}.", style=style, soft_wrap=True, markup=False)
+        return
     if found.logits and answers:
         console.print()
         console.print(found.logit_table())
@@ -173,6 +197,7 @@ def find_pictures(
         report: Told how far it is.
     """
     from fourierscale.auditing import AuditError
+    from fourierscale.auditing.sizes import spread
     from fourierscale.cli.found import folder_options
     from fourierscale.data import DataError
     from fourierscale.data.protocols import folder_path
@@ -255,11 +280,13 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     """Band-limited random images whose amplitude falls with frequency, as that of photographs does."""
     import torch
 
+    from fourierscale.auditing.sizes import spread
     from fourierscale.functional import band, grid, synthesize
     from fourierscale.functional.bands import frequencies
     from fourierscale.models import Preprocessing
 
-    side, channels = size or opened.side or 64, opened.channels or 3
+    channels = opened.channels or 3
+    side = size or random_side(opened, channels)
     k = frequencies(grid(band(side)), torch.float32, torch.device("cpu"))
     draw = torch.Generator().manual_seed(0)
     coeffs = torch.randn(count, channels, len(k), len(k), generator=draw) / (1 + torch.hypot(k[:, None], k))
@@ -270,6 +297,50 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     return Pictures(pixels, None, spread(range(side // 3, side), SIDES_SHOWN), _boundary_of(opened, prepare), source)
 
 
+def suited(opened: Found, pictures: Pictures, enlarge: str | None, console: Console) -> Pictures:
+    """Images and resolutions that a model takes; says which, where not every size will do.
+
+    Args:
+        opened: The model.
+        pictures: The images.
+        enlarge: How smaller images are to reach a model of one size, ``"none"`` for not at all; None to choose.
+        console: Where it says so.
+    """
+    from fourierscale.auditing.sizes import fit_images
+    from fourierscale.models import ImageModel
+
+    images, prepare = pictures.images, pictures.preprocessing
+    way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
+    if way is not None and (opened.side is not None or isinstance(opened.model, ImageModel)):
+        side = max(opened.side or 0, int(images.shape[-1]))
+        return pictures._replace(preprocessing=replace(prepare, enlarge=way, enlarge_size=side))
+    if enlarge == "none" or isinstance(opened.model, ImageModel):
+        return pictures
+    images, resolutions, prepare, taken = fit_images(opened.model, images, prepare, way or "zero")
+    if str(taken) != "images of any size":
+        reached = "" if prepare.enlarge is None else f"; smaller ones reach it by {prepare.enlarge}, --enlarge says how"
+        console.print(f"{opened.name} takes {taken}{reached}", soft_wrap=True, markup=False)
+    elif way is not None:
+        prepare = replace(prepare, enlarge=way, enlarge_size=int(images.shape[-1]))
+    else:
+        resolutions = [side for side in pictures.resolutions if side >= resolutions[0]] or resolutions
+    return Pictures(images, pictures.labels, resolutions, prepare, pictures.source)
+
+
+def random_side(opened: Found, channels: int) -> int:
+    """Side of random images: of several sizes that the model takes, not only of one."""
+    import torch
+
+    from fourierscale.auditing.sizes import find_sizes, place_of
+    from fourierscale.models import ImageModel
+
+    if opened.side is not None or isinstance(opened.model, ImageModel):
+        return opened.side or SIDE
+    example = torch.zeros(1, channels, SIDE, SIDE)
+    taken = find_sizes(opened.model, example.to(*place_of(opened.model, example)))
+    return taken.side or taken.most or max(SIDE, 4 * taken.sizes.stride)
+
+
 def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     """A preprocessing with the boundary of the model itself, where it has one."""
     from fourierscale.models import ImageModel
@@ -277,7 +348,7 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
 
 
-def _sides(text: str) -> list[int]:
+def _sides(text: str, option: str = "--resolutions") -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
     from fourierscale.auditing import AuditError
 
@@ -285,6 +356,6 @@ def _sides(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise AuditError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise AuditError(f"{option}: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides

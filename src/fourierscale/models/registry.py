@@ -61,9 +61,17 @@ class ModelInfo:
     @property
     def largest_input(self) -> tuple[int, int, int]:
         """Channels, height and width of the largest image it was made for."""
+        return self.input_of({})
+
+    def input_of(self, overrides: Mapping[str, Any]) -> tuple[int, int, int]:
+        """Channels, height and width of the largest image that it was made for with some options overridden."""
         resolutions = "resolutions" if "resolutions" in self.options else "image_resolutions"
-        side = self.enlarge_size or max(self.default(resolutions))
-        return self.default("in_channels"), side, side
+
+        def value(option: str) -> Any:
+            return overrides[option] if option in overrides else self.default(option)
+
+        side = self.enlarge_size or max(value(resolutions))
+        return value("in_channels"), side, side
 
 
 _MODELS: dict[str, ModelInfo] = {}

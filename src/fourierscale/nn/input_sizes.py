@@ -16,7 +16,7 @@ __all__ = ["InputSizes", "evaluating", "find_input_sizes"]
 
 STRIDES = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12, 14, 20, 24, 28)
 """Strides that are tried, powers of two first; 14 and 28 are those of vision transformers."""
-ONLY_SIZES = (32, 64, 96, 112, 128, 160, 192, 224, 240, 256, 299, 320, 336, 384, 448, 512, 518, 640, 1024)
+ONLY_SIZES = (28, 32, 48, 64, 96, 112, 128, 160, 192, 224, 240, 256, 299, 320, 336, 384, 448, 512, 518, 640, 1024)
 """Sides that models of one input size are known to have."""
 
 
@@ -56,7 +56,9 @@ class InputSizes:
         return "any size" if self.stride == 1 else f"multiples of {self.stride}"
 
 
-def find_input_sizes(model: Callable[[Tensor], Any], example: Tensor, size: Sequence[int] | None = None) -> InputSizes:
+def find_input_sizes(
+    model: Callable[[Tensor], Any], example: Tensor, size: Sequence[int] | None = None, regular: bool = True
+) -> InputSizes:
     """Try sizes on a model: any, multiples of a stride, or one size.
 
     A size counts as taken if the model answers and each of its maps has the image's size over one rate.
@@ -65,6 +67,7 @@ def find_input_sizes(model: Callable[[Tensor], Any], example: Tensor, size: Sequ
         model: Takes ``(1, C, n_1, ..., n_d)``.
         example: A tensor of the channels, axes, dtype and device of its images.
         size: About this size; that of the example if not given.
+        regular: If not, the sizes of its maps do not matter.
 
     Raises:
         ValueError: None of the sizes that were tried is taken; the text has the model's own complaint.
@@ -83,7 +86,7 @@ def find_input_sizes(model: Callable[[Tensor], Any], example: Tensor, size: Sequ
             # two odd multiples, so that a model of stride 8 or 3 is not taken for one of stride 4
             tried = [tuple(stride * (max(1, -(-n // stride)) | 1) + more for n in wanted) for more in (0, 2 * stride)]
             try:
-                if all(_is_regular(model, example, sides) for sides in tried):
+                if all(_is_regular(model, example, sides) or not regular for sides in tried):
                     return InputSizes(stride)
             except Exception as error:  # a model of others complains in its own way
                 complaint = error

@@ -17,12 +17,12 @@ from torch.utils.checkpoint import checkpoint as compute_again
 from fourierscale.functional.bands import Boundary, Box, Size, as_size, axis_bands, check_boundary, spatial_size, widest
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.resample import corner
-from fourierscale.functional.transform import analyze, synthesize, widened
-from fourierscale.kernels.layout import NoAutocast
+from fourierscale.functional.transform import analyze, full_precision, synthesize, widened
 from fourierscale.nn.checks import choice
 from fourierscale.nn.input_sizes import InputSizes, find_input_sizes
 from fourierscale.nn.level_norms import LevelIndex, LevelNorm, give_levels_norms
 from fourierscale.nn.level_outputs import LevelOutputs, LevelPass, find_rates
+from fourierscale.nn.pass_table import PassTable, table_of_passes
 
 __all__ = ["NestedModel", "equivariant"]
 
@@ -196,6 +196,30 @@ class NestedModel(nn.Module):
             for band in self._periods.of_input(box)
         ]
 
+    def summary(self, size: Size) -> PassTable:
+        """The passes of the model for images of this size, and their share of the work; it can be printed.
+
+        >>> print(NestedModel(nn.Conv2d(3, 8, 3, padding=1), levels=(48, 68, 96)).summary(96))
+        level    grid     passes
+        48 x 48  48 x 48    0.25
+        68 x 68  68 x 68    0.50
+        96 x 96  96 x 96    1.00
+        1.75 passes of the highest level
+        """
+        sides = (size,) * self._axes() if isinstance(size, int) else as_size(size)
+        passes = self.passes(sides)
+        rates: Sequence[int | None] = (1,) if self._found is None else self._found[1]
+        needed = {number for together in self._together(passes, rates) for number in together}
+        if all(rate is None for rate in rates):
+            needed = {len(passes) - 1}
+        return table_of_passes(passes, [self._side(one.band) for one in passes[:-1]] + [sides], needed)
+
+    def _axes(self) -> int:
+        """Axes of an image, 2 where neither the levels nor a convolution tells."""
+        named = () if self.levels.is_open else self.levels.highest
+        conv = next((part for part in self.model.modules() if isinstance(part, _ConvNd)), None)
+        return len(named) if len(named) > 1 else 2 if conv is None else len(conv.kernel_size)
+
     def look(self, x: Tensor) -> tuple[InputSizes, list[int | None]]:
         """Try the model, once: which sizes it takes, and how much smaller than the image each tensor it gives is.
 
@@ -261,7 +285,7 @@ class NestedModel(nn.Module):
     def _run(self, x: Tensor, passes: Sequence[LevelPass], give: Callable[[LevelOutputs], Any]) -> Any:
         """Let every pass look at the images, and give what is asked of what was found."""
         axes, (_, rates) = x.ndim - 2, self.look(x)
-        with NoAutocast(x):
+        with full_precision(x):
             coeffs = analyze(widened(_wide(x)), axes, boundary=self.boundary).to(_wide(x).dtype)
             images = [synthesize(coeffs[corner(one.band)], one.grid, self.boundary).to(x.dtype) for one in passes]
         outputs: list[Any] = [None] * len(passes)
@@ -271,7 +295,7 @@ class NestedModel(nn.Module):
             parts = [found] if len(numbers) == 1 else _parts(found, len(numbers), len(x))
             for n, part in zip(numbers, parts, strict=True):
                 outputs[n] = part
-        with NoAutocast(x):
+        with full_precision(x):
             scales = None if self.log_scales is None else self.log_scales.exp()
             return give(LevelOutputs(passes, outputs, rates, self.boundary, scales))
 
