@@ -7,6 +7,7 @@ use them.
 from fourierscale.data.augment import Augmentation, get_augmentation, list_augmentations
 from fourierscale.data.batching import ResolutionBatchSampler, make_loader
 from fourierscale.data.cache import cache_folder
+from fourierscale.data.darcy import random_permeability, solve_darcy
 from fourierscale.data.errors import (
     CorruptFileError,
     DataError,
@@ -18,6 +19,7 @@ from fourierscale.data.errors import (
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.loading import ScaledSplits, Scaling, load_protocol
+from fourierscale.data.navier_stokes import random_vorticity, solve_navier_stokes
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
 from fourierscale.data.sample import sample_folder
@@ -70,8 +72,12 @@ __all__ = [
     "list_protocols",
     "load_protocol",
     "make_loader",
+    "random_permeability",
+    "random_vorticity",
     "read_idx",
     "sample_folder",
+    "solve_darcy",
+    "solve_navier_stokes",
     "split_classes",
     "split_hash",
     "stratified_split",

@@ -3,6 +3,7 @@
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
+from fourierscale.models.fno import FNO
 from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
@@ -17,6 +18,7 @@ from fourierscale.models.saved import WeightsError, load_model, read_info, save_
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
 
 __all__ = [
+    "FNO",
     "Answer",
     "Cost",
     "ImageModel",
