@@ -1,5 +1,6 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
+from fourierscale.functional.areas import area_average
 from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
@@ -27,6 +28,7 @@ __all__ = [
     "Levels",
     "Pooling",
     "analyze",
+    "area_average",
     "as_size",
     "axis_bands",
     "band",
