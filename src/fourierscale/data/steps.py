@@ -44,12 +44,29 @@ class Step(ABC):
             raise ValueError(f"{self.name}: expected square images (B, C, n, n), got shape {tuple(x.shape)}")
         return self._augment(x, generator)
 
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment images, and the shares of classes ``(B, K, n, n)`` at the same places, where the step moves any.
+
+        Raises:
+            ValueError: The step moves what is in an image, and cannot move a mask with it.
+        """
+        raise ValueError(f"{self.name} cannot move a mask with its image: choose flips, shifts and warps")
+
     @abstractmethod
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
+class MovingStep(Step):
+    """A step that does the same to every channel, so that a mask takes part as further channels of its image."""
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment images and masks at once."""
+        both = self(torch.cat([x, shares], 1), generator)
+        return both[:, : x.shape[1]], both[:, x.shape[1] :]
+
+
 @dataclass(frozen=True)
-class CircularShift(Step):
+class CircularShift(MovingStep):
     """Roll an image by less than ``max_fraction`` of its side, up or down and left or right, with probability ``p``."""
 
     name: ClassVar[str] = "circular-shift"
@@ -79,7 +96,7 @@ class RandomCrop(Step):
 
 
 @dataclass(frozen=True)
-class HorizontalFlip(Step):
+class HorizontalFlip(MovingStep):
     """Exchange left and right with probability ``p``."""
 
     name: ClassVar[str] = "horizontal-flip"
@@ -108,6 +125,10 @@ class Cutout(Step):
         rows, columns = moved(inside, x.device)
         hole = (rows[..., :, None] & columns[..., None, :]).any(dim=1)  # (B, n, n)
         return x.masked_fill(hole[:, None], 0.0)
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Black out parts of the images; what was there is still to be found."""
+        return self(x, generator), shares
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from fourierscale.data.protocols import bare_name
+from fourierscale.data.protocols import TaskName, bare_name
 from fourierscale.data.survey import FolderOptions
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
@@ -71,6 +71,8 @@ class DataConfig(FolderOptions):
         workers: Processes that decode images of a folder too large for memory.
         enlarge: How images reach a model of one input size, if not as the model says.
         on_device: Keep the images on the GPU if they fit.
+        task: What is learned: the class of each image, the class of each pixel, or another field.
+        ignore: Of masks, pixels of this number count for nothing.
     """
 
     protocol: str = "mnist-scale"
@@ -87,6 +89,8 @@ class DataConfig(FolderOptions):
     workers: int = 0
     enlarge: Enlarging | None = None
     on_device: bool = True
+    task: TaskName = "classification"
+    ignore: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -107,6 +111,9 @@ class LossConfig:
         real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
             between the two passes: for downscaling that is not ideal, where levels are not what downscaled images give.
         features: Weight of the equivariance error between the features of the two passes.
+        maps: Of tasks whose answer is a map, whether a step's loss is the mean over the maps of every level, or that of
+            the batch downscaled to one level, drawn for each step.
+        dice: Of segmentation, weight of the Dice loss beside the cross entropy.
     """
 
     hinge: Hinge = "none"
@@ -116,6 +123,8 @@ class LossConfig:
     follow: float = 0.0
     real: float = 0.0
     features: float = 0.0
+    maps: Literal["every", "one"] = "every"
+    dice: float = 0.0
 
     @property
     def two_passes(self) -> bool:
@@ -344,7 +353,7 @@ LIMITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "1 or more",
         lambda value: value >= 1,
     ),
-    "data.workers data.seed loss.weight loss.margin loss.follow loss.real loss.features optim.weight_decay "
+    "data.workers data.seed loss.weight loss.margin loss.follow loss.real loss.features loss.dice optim.weight_decay "
     "optim.grad_clip eval.limit eval.consistency": ("0 or more", lambda value: 0 <= value < math.inf),
     "optim.warmup optim.ema_decay": ("at least 0 and below 1", lambda value: 0 <= value < 1),
     "optim.lr": ("above 0", lambda value: 0 < value < math.inf),
@@ -361,5 +370,7 @@ def _check(config: Config) -> None:
             value = getattr(getattr(config, section), setting)
             if not fine(value):
                 raise ConfigError(f"{name} must be {wanted}, got {value}")
+    if config.loss.two_passes and config.data.task != "classification":
+        raise ConfigError(f"loss.real and loss.features are for classification: set both to 0 for {config.data.task}")
     if config.train.compile and config.loss.two_passes:
         raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")
