@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fourierscale import functional, kernels, models, nn, testing
 from fourierscale.functional import Levels, downscale, upscale
 from fourierscale.models import create_model, list_models, load_pretrained
+from fourierscale.nn import equivariant
 
 if TYPE_CHECKING:
     from fourierscale.auditing import audit as audit
@@ -22,6 +23,7 @@ __all__ = [
     "__version__",
     "create_model",
     "downscale",
+    "equivariant",
     "functional",
     "kernels",
     "list_models",

@@ -13,10 +13,10 @@ from fourierscale.auditing.errors import AuditError
 from fourierscale.auditing.files import FileModel, open_file
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
-from fourierscale.auditing.trace import evaluating
 from fourierscale.functional.resample import Kind
 from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.nn import ToCoefficients
+from fourierscale.nn.input_sizes import evaluating
 
 if TYPE_CHECKING:
     from fourierscale.data.progress import ProgressCallback

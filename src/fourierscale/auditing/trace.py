@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from fourierscale.nn import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoe
 from fourierscale.nn.conv import _FourierLayer
 from fourierscale.nn.nested import _Nested
 
-__all__ = ["OUTPUT", "Record", "Trace", "evaluating", "run"]
+__all__ = ["OUTPUT", "Record", "Trace", "run"]
 
 OUTPUT = "output"
 FORMS: tuple[tuple[type[nn.Module], Form], ...] = (
@@ -160,22 +159,6 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
     elif OUTPUT not in trace.records:
         trace.records[OUTPUT] = Record(output.detach().clone(), module, form_of(output, form))
     return trace
-
-
-@contextmanager
-def evaluating(model: Callable[[Tensor], Any]) -> Iterator[None]:
-    """A module in evaluation mode for a while; afterwards every part of it is in the mode that it was in."""
-    modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
-    # a ScriptModule has a train() of its own, an exported one refuses eval(): a flag on each part serves both
-    for module, training in modes:
-        if training:
-            module.training = False
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            if training:
-                module.training = True
 
 
 def _known(module: object) -> Form | None:

@@ -75,6 +75,14 @@ class PairedDataset(ScaledDataset):
         """Channels of what a model has to give: classes, or channels of the fields."""
         return int(self.targets.shape[1]) if self.classes is None else self.classes
 
+    def target_scale(self) -> Tensor:
+        """The size of each channel of the targets, ``(K,)``: the root mean square of fields, 1 for classes."""
+        if self.classes is not None:
+            return torch.ones(self.outputs)
+        fields = self.targets
+        assert isinstance(fields, Tensor)
+        return fields.square().mean((0, 2, 3)).sqrt().clamp(min=1e-12)
+
     def _check_images(self) -> None:
         images, targets = (tuple(stored.shape) for stored in (self.images, self.targets))
         wanted = torch.float32 if self.classes is None else torch.uint8

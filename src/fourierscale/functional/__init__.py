@@ -1,7 +1,7 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
 from fourierscale.functional.areas import area_average
-from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period
+from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period, widest
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
 from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spectrum, local_spectrum_from_dft
@@ -11,6 +11,7 @@ from fourierscale.functional.nested import (
     InstanceNorm,
     Level,
     Pooling,
+    keep_rims,
     level_pool,
     nested_activation,
     nested_map,
@@ -41,6 +42,7 @@ __all__ = [
     "fourier_conv",
     "grid",
     "grids",
+    "keep_rims",
     "level_pool",
     "local_spectrum",
     "local_spectrum_from_dft",
@@ -53,4 +55,5 @@ __all__ = [
     "pool_samples",
     "synthesize",
     "upscale",
+    "widest",
 ]

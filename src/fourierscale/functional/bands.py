@@ -117,6 +117,18 @@ def grid(band: int, boundary: Boundary = "circular") -> int:
     return n if period(n, boundary) >= samples else n + 1
 
 
+def widest(band: int, boundary: Boundary = "circular") -> int:
+    """Most samples whose band is ``band``: the even grid of the two that share it, where the boundary is circular.
+
+    >>> widest(13), widest(13, "mirror")
+    (28, 14)
+    """
+    n = grid(band, boundary)
+    while period(n + 1, boundary) <= 2 * band + 2:
+        n += 1
+    return n
+
+
 def axis_bands(size: Sequence[int], boundary: Boundary = "circular") -> Box:
     """Band of every axis of a grid.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-from fourierscale.functional.bands import Boundary, Box, as_size, axis_bands, period
+from fourierscale.functional.bands import Boundary, Box, as_size, axis_bands, grid, period, widest
 
 Resolutions: TypeAlias = "Levels | Iterable[int | Sequence[int]] | Literal['all']"
 """What the layers take: a list, a range, ``"all"`` or a :class:`Levels`."""
@@ -27,7 +27,8 @@ class Levels:
       input's own band, with the parameters of the next level.
     - **below the lowest level**: the input is its own single level, with the parameters of the lowest.
     - **above the highest level**: exact for every level of the set; the rest uses the parameters of the highest.
-    - **not square, with square levels**: the largest square level that fits, then the input's own band.
+    - **not square, with square levels**: the largest square level that fits, then the input's own band. For images of
+      one aspect ratio there is :meth:`by_short_side`.
 
     Args:
         resolutions: Side lengths in samples, strictly increasing: ints, or one tuple of ints per resolution.
@@ -42,8 +43,9 @@ class Levels:
 
     def __init__(self, resolutions: Resolutions) -> None:
         self.axes: tuple[tuple[Box, ...] | None, ...]  # chains; several when the axes are independent
+        self.keeps_ratio = False
         if isinstance(resolutions, Levels):
-            self.axes = resolutions.axes
+            self.axes, self.keeps_ratio = resolutions.axes, resolutions.keeps_ratio
         elif isinstance(resolutions, str):
             if resolutions != "all":
                 raise ValueError(f"unknown resolutions {resolutions!r}: give a list, a range or 'all'")
@@ -87,6 +89,27 @@ class Levels:
             raise ValueError("the resolutions of independent axes are ints, one set per axis; got tuples")
         return levels
 
+    @classmethod
+    def by_short_side(cls, resolutions: Iterable[int]) -> Levels:
+        """Levels named by their short side that keep the input's aspect ratio: exact between images of one ratio.
+
+        Square levels hold for crops of a square alone: between 64 x 96 and 32 x 48 they promise nothing. Here an image
+        of 64 x 96 has the levels 32 x 48 and 64 x 96, and one of 32 x 48 the first of them. A band alone does not tell
+        whether the side was odd or even; of the ratios that are possible the simplest is taken.
+
+        Behind a pooling levels are exact whose sides are multiples of the window.
+
+        >>> Levels.by_short_side([32, 64]).of_input((31, 47)) == Levels([(32, 48), (64, 96)]).of_input((31, 47))
+        True
+        >>> Levels.by_short_side([32, 64]).of_input((23, 15))  # upright, 48 x 32
+        ((23, 15),)
+        """
+        levels = cls(resolutions)
+        if levels.is_open or any(len(r) != 1 for chain in levels.axes for r in chain or ()):
+            raise ValueError("levels by their short side are a list or range of ints")
+        levels.keeps_ratio = True
+        return levels
+
     @property
     def is_open(self) -> bool:
         """Whether the set has no highest resolution (``"all"``)."""
@@ -125,14 +148,28 @@ class Levels:
             self._check_axes(len(box))
             per_axis = [_fitting(chain, (k,)) for chain, k in zip(self.axes, box, strict=True)]
             return tuple(tuple(k for part in parts for k in part) for parts in itertools.product(*per_axis))
-        return _fitting(self.axes[0], box)
+        return _fitting(self.axes[0], box, self.keeps_ratio)
+
+    def extremes(self, box: Box) -> tuple[Box, Box]:
+        """The lowest and the highest level of the set for inputs of these axes, whether they fit or not.
+
+        >>> Levels([8, 28]).extremes((4, 4)), Levels.by_short_side([8, 28]).extremes((3, 7))
+        (((3, 3), (13, 13)), ((3, 7), (13, 27)))
+        """
+        if len(self.axes) > 1:
+            self._check_axes(len(box))
+        chains = [_bands(chain) for chain in self.axes]
+        if len(chains) == 1:
+            chains = [_placed(self.axes[0], box, self.keeps_ratio)]
+        lowest, highest = (tuple(k for chain in chains for k in chain[end]) for end in (0, -1))
+        return lowest, highest
 
     def index(self, box: Box) -> int:
         """Which level's parameters a band uses: its own level's, else the next one's, else the highest's."""
         if self.is_open:
             return 0
         if len(self.axes) == 1:
-            return _next(_bands(self.axes[0]), box)
+            return _next(_placed(self.axes[0], box, self.keeps_ratio), box)
         self._check_axes(len(box))
         index = 0
         for chain, k in zip(self.axes, box, strict=True):
@@ -151,6 +188,7 @@ class Levels:
             None if chain is None else tuple(r for r, _ in itertools.groupby(_ceil(r, window) for r in chain))
             for chain in self.axes
         )
+        levels.keeps_ratio = self.keeps_ratio
         return levels
 
     def periods(self, boundary: Boundary) -> Levels:
@@ -164,6 +202,7 @@ class Levels:
             None if chain is None else tuple(tuple(period(n, boundary) for n in r) for r in chain)
             for chain in self.axes
         )
+        levels.keeps_ratio = self.keeps_ratio
         return levels
 
     def _check_axes(self, axes: int) -> None:
@@ -171,13 +210,15 @@ class Levels:
             raise ValueError(f"these independent levels are for {len(self.axes)} axes, the input has {axes}")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Levels) and self.axes == other.axes
+        return isinstance(other, Levels) and (self.axes, self.keeps_ratio) == (other.axes, other.keeps_ratio)
 
     def __hash__(self) -> int:
-        return hash(self.axes)
+        return hash((self.axes, self.keeps_ratio))
 
     def __repr__(self) -> str:
         sets = ["'all'" if c is None else str([r[0] if len(r) == 1 else r for r in c]) for c in self.axes]
+        if self.keeps_ratio:
+            return f"Levels.by_short_side({sets[0]})"
         return f"Levels({sets[0]})" if len(sets) == 1 else f"Levels.independent({', '.join(sets)})"
 
 
@@ -206,11 +247,18 @@ def _ceil(resolution: Box, window: int) -> Box:
     return tuple(-(-n // window) for n in resolution)
 
 
-@functools.lru_cache
+_BANDS: dict[tuple[Box, ...], tuple[Box, ...]] = {}  # of chains of late: no lru_cache, which compilers warn of
+
+
 def _bands(chain: tuple[Box, ...] | None) -> tuple[Box, ...]:
     if chain is None:
         raise ValueError("the set 'all' has no list of levels: give a list or range, such as range(1, 29)")
-    return tuple(box for box, _ in itertools.groupby(axis_bands(r) for r in chain))
+    bands = _BANDS.get(chain)
+    if bands is None:
+        if len(_BANDS) > 1024:
+            _BANDS.clear()
+        bands = _BANDS[chain] = tuple(box for box, _ in itertools.groupby(axis_bands(r) for r in chain))
+    return bands
 
 
 def _broadcast(level: Box, axes: int) -> Box:
@@ -219,11 +267,34 @@ def _broadcast(level: Box, axes: int) -> Box:
     return level * axes if len(level) == 1 else level
 
 
-def _fitting(chain: tuple[Box, ...] | None, box: Box) -> tuple[Box, ...]:
+def _fitting(chain: tuple[Box, ...] | None, box: Box, keeps_ratio: bool = False) -> tuple[Box, ...]:
     """The levels strictly inside ``box``, then ``box`` itself."""
-    every = ((k,) for k in range(min(box) + 1)) if chain is None else _bands(chain)
-    levels = (_broadcast(level, len(box)) for level in every)
+    levels = [(k,) * len(box) for k in range(min(box) + 1)] if chain is None else _placed(chain, box, keeps_ratio)
     return (*(level for level in levels if level != box and _inside(level, box)), box)
+
+
+def _placed(chain: tuple[Box, ...] | None, box: Box, keeps_ratio: bool) -> tuple[Box, ...]:
+    """The levels of a chain on the axes of an input."""
+    if chain is None or not keeps_ratio:
+        return tuple(_broadcast(level, len(box)) for level in _bands(chain))
+    sides = _simplest_ratio(box)
+    short = min(sides)
+    # in halves, so that a side half way between two numbers is rounded alike for every image of the ratio
+    resolutions = (tuple((2 * r[0] * n + short) // (2 * short) for n in sides) for r in chain)
+    return tuple(level for level, _ in itertools.groupby(axis_bands(r) for r in resolutions))
+
+
+def _simplest_ratio(box: Box) -> Box:
+    """The smallest numbers whose ratio may be that of an image's sides; each side is one of two for its band.
+
+    >>> _simplest_ratio((31, 47)), _simplest_ratio((32, 49)), _simplest_ratio((13, 13))
+    ((2, 3), (2, 3), (1, 1))
+    """
+    ratios = []
+    for sides in itertools.product(*((widest(k), grid(k)) for k in box)):
+        factor = math.gcd(*sides)
+        ratios.append(tuple(n // factor for n in sides))
+    return min(ratios, key=max)
 
 
 def _inside(level: Box, box: Box) -> bool:
@@ -232,6 +303,6 @@ def _inside(level: Box, box: Box) -> bool:
 
 def _next(levels: tuple[Box, ...], box: Box) -> int:
     for index, level in enumerate(levels):
-        if _inside(box, _broadcast(level, len(box))):
+        if _inside(box, level):
             return index
     return len(levels) - 1

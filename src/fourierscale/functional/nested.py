@@ -134,6 +134,22 @@ def _map_levels(
     return output
 
 
+def keep_rims(written: Sequence[Tensor], axes: int = 2) -> Tensor:
+    r"""Put levels together: each keeps its rim, the frequencies that no level before it holds.
+
+    Args:
+        written: What each level writes, ``(..., 2K_1+1, ..., 2K_d+1)``, coarse to fine.
+        axes: Number ``d`` of spatial axes.
+
+    >>> keep_rims([torch.zeros(1, 3, 3), torch.ones(1, 5, 5)]).sum().item()  # 25 coefficients, 9 of them the coarser
+    16.0
+    """
+    output = written[-1].clone()
+    for coarser in reversed(written[:-1]):
+        output[corner(coefficient_bands(coarser, axes))] = coarser
+    return output
+
+
 def plan_levels(
     levels: Levels, box: Box, *, pool: int = 1, grid: Grid = "level", oversample: float = 1.0
 ) -> list[Level]:

@@ -15,10 +15,10 @@ TOLERANCE = 0.01  # of the diagonal, but a pixel at least
 class MaskScores(Metric):
     r"""Intersection over union of each class, and how well the boundaries between classes are met.
 
-    ``compute`` gives ``per_class`` :math:`|P_c \cap T_c| / |P_c \cup T_c|` over all pixels of all images (NaN for a class
-    that is nowhere), ``iou``, its mean, ``pixels``, the share of pixels whose class is right, and ``boundary``: the
-    harmonic mean of how many pixels on a found boundary are near a true one of their class, and the other way round.
-    Near is within 1 % of the image's diagonal, or one pixel.
+    ``compute`` gives ``per_class`` :math:`|P_c \cap T_c| / |P_c \cup T_c|` over all pixels of all images (NaN for a
+    class that is nowhere), ``iou``, its mean, ``pixels``, the share of pixels whose class is right, and ``boundary``:
+    the harmonic mean of how many pixels on a found boundary are near a true one of their class, and the other way
+    round. Near is within 1 % of the image's diagonal, or one pixel.
 
     >>> metric = MaskScores(2)
     >>> metric.update(torch.tensor([[[0, 0], [1, 1]]]), torch.tensor([[[0, 0], [0, 1]]]))

@@ -4,6 +4,7 @@ from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
 from fourierscale.models.fno import FNO
+from fourierscale.models.maps import MapModel, register_factory
 from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
@@ -16,6 +17,7 @@ from fourierscale.models.registry import (
 )
 from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.unet import UNet
 
 __all__ = [
     "FNO",
@@ -23,11 +25,13 @@ __all__ = [
     "Cost",
     "ImageModel",
     "LayerConfig",
+    "MapModel",
     "ModelInfo",
     "Preprocessing",
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "UNet",
     "WeightsError",
     "as_image_model",
     "create_model",
@@ -39,5 +43,6 @@ __all__ = [
     "pretrained_info",
     "read_info",
     "register",
+    "register_factory",
     "save_model",
 ]

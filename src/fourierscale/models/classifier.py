@@ -9,16 +9,26 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
-from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, grid, inside
+from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, inside
 from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
 from fourierscale.models.contract import ImageModel
 from fourierscale.models.scalenet import ScaleNet
+from fourierscale.nn import NestedModel
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
 """How the levels' outputs become logits; see :class:`ScaleHead`."""
+
+HeadPool: TypeAlias = Literal["max", "average", "both"]
+"""What a head takes of each cell: the largest sample, the mean, or both of them."""
+
+
+def head_layers(features: int, hidden: int, classes: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """The MLP of a head in two parts; dropout goes between them."""
+    inner = nn.Sequential(nn.LayerNorm(features), nn.Linear(features, hidden))
+    return inner, nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
 class ScaleHead(nn.Module):
@@ -45,7 +55,7 @@ class ScaleHead(nn.Module):
         hidden: Width of the MLP.
         dropout: Dropout behind the hidden layer, one mask for all levels of an image.
         cells: Side of the grid of pooled features.
-        pool_kind: ``"max"`` or ``"average"``.
+        pool_kind: ``"max"``, ``"average"`` or ``"both"``.
         boundary: That of the net: cells lie on the image, not on what lies beyond its edge.
     """
 
@@ -58,12 +68,12 @@ class ScaleHead(nn.Module):
         hidden: int = 256,
         dropout: float = 0.75,
         cells: int = 2,
-        pool_kind: PoolKind = "max",
+        pool_kind: HeadPool = "max",
         boundary: Boundary = "circular",
     ) -> None:
         super().__init__()
         choice(head, get_args(Head), "head")
-        choice(pool_kind, get_args(PoolKind), "pooling")
+        choice(pool_kind, get_args(HeadPool), "pooling")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.levels = Levels(resolutions)
@@ -72,22 +82,22 @@ class ScaleHead(nn.Module):
         self.head: Head = head
         self.dropout = dropout
         self.cells = positive(cells, "cells")
-        self.pool_kind: PoolKind = pool_kind
+        self.pool_kind: HeadPool = pool_kind
         self.boundary = check_boundary(boundary)
         hidden = positive(hidden, "hidden")
         self.window = -(-inside(max(self.levels.highest), boundary) // cells)
-        self.inner = nn.Sequential(nn.LayerNorm(channels * cells**2), nn.Linear(channels * cells**2, hidden))
-        self.outer = nn.Sequential(nn.LayerNorm(hidden), nn.ReLU(), nn.Linear(hidden, classes))
+        self._kinds: tuple[PoolKind, ...] = ("max", "average") if pool_kind == "both" else (pool_kind,)
+        self.inner, self.outer = head_layers(channels * cells**2 * len(self._kinds), hidden, classes)
         self.steps = nn.Parameter(torch.zeros(len(self.levels))) if head != "plain" else None
 
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
-        pooled = kernels.level_pool(  # (B, L, C * cells^2)
-            coeffs, levels, self.window, self.cells, self.pool_kind, self.boundary
-        )
-        hidden = self.inner(pooled)
+        pooled = [
+            kernels.level_pool(coeffs, levels, self.window, self.cells, kind, self.boundary) for kind in self._kinds
+        ]
+        hidden = self.inner(torch.cat(pooled, -1))  # of (B, L, C * cells^2) or twice as many
         if self.training and self.dropout > 0:
             # One mask for all levels, so that dropout does not disturb the order of their losses.
             hidden = hidden * nn.functional.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
@@ -117,7 +127,11 @@ def _levels_inside(axes: int, *bands: int) -> Tensor:
 
 
 class ScaleClassifier(ImageModel):
-    """Classify images of any resolution: a :class:`ScaleNet` and a :class:`ScaleHead`.
+    """Classify images of any resolution: a net that gives coefficients, and a :class:`ScaleHead`.
+
+    Args:
+        net: A :class:`ScaleNet`, or a :class:`fourierscale.nn.NestedModel` whose domain is ``"coefficients"``.
+        head: The head.
 
     >>> net = ScaleNet(1, [4, 8], range(8, 17))
     >>> model = ScaleClassifier(net, ScaleHead(8, 10, net.out_levels))
@@ -129,7 +143,7 @@ class ScaleClassifier(ImageModel):
 
     domain = "coefficients"
 
-    def __init__(self, net: ScaleNet, head: ScaleHead) -> None:
+    def __init__(self, net: ScaleNet | NestedModel, head: ScaleHead) -> None:
         super().__init__()
         if net.boundary != head.boundary:
             raise ValueError(
@@ -140,8 +154,7 @@ class ScaleClassifier(ImageModel):
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``, coarse to fine; the last is the prediction."""
-        logits: Tensor = self.head(self.net(x))
-        return logits
+        return self.features_and_logits(x)[1]
 
     def features(self, x: Tensor) -> Tensor:
         """Coefficients of the final feature map, on which the equivariance error is measured."""
@@ -151,7 +164,8 @@ class ScaleClassifier(ImageModel):
     def features_and_logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of the features, and logits ``(B, levels, classes)``, from one pass."""
         features = self.net(x)
-        return features, self.head(features)
+        with torch.autocast(x.device.type, enabled=False):  # a head is too small to be worth losing digits
+            return features, self.head(features)
 
     @property
     def levels(self) -> Levels:
@@ -173,9 +187,4 @@ class ScaleClassifier(ImageModel):
 
         Resolutions share a level where a grid holds no more of one than of the other, or where pooling merges them.
         """
-        members: dict[Box, set[int]] = {level: set() for level in self.level_bands((size, size))}
-        known = () if self.levels.is_open else self.levels.resolutions
-        for side in (*(n for n in known if isinstance(n, int) and n < size), size):
-            members[self.level_bands((side, side))[-1]].add(side)
-        lowest = (sorted(sides) or [grid(max(level), self.boundary)] for level, sides in members.items())
-        return [", ".join(map(str, sides)) for sides in lowest]
+        return names_of_levels(self.levels, self.level_bands, size, self.boundary)

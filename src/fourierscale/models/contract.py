@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import Boundary, Box, axis_bands
+from fourierscale.functional.bands import Boundary, Box, axis_bands, grid
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.transform import synthesize
 from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.nn import ToCoefficients
 from fourierscale.testing import Domain
 
-__all__ = ["ImageModel", "as_image_model", "as_levels"]
+__all__ = ["ImageModel", "as_image_model", "as_levels", "names_of_levels"]
 
 
 class ImageModel(nn.Module):
@@ -64,6 +64,25 @@ class ImageModel(nn.Module):
     def level_names(self, size: int) -> list[str]:
         """The resolutions that each level of the logits answers for, coarse to fine, for square images of this size."""
         return [str(size)]
+
+
+def names_of_levels(
+    levels: Levels, bands_of: Callable[[Sequence[int]], list[Box]], size: int, boundary: Boundary
+) -> list[str]:
+    """The resolutions of a set that each level of a square image answers for, and the image's own at the last.
+
+    Args:
+        levels: The set.
+        bands_of: The bands of the levels of an image, coarse to fine.
+        size: Side of the image.
+        boundary: What lies beyond its edge.
+    """
+    members: dict[Box, set[int]] = {level: set() for level in bands_of((size, size))}
+    known = () if levels.is_open else levels.resolutions
+    for side in (*(n for n in known if isinstance(n, int) and n < size), size):
+        members[bands_of((side, side))[-1]].add(side)
+    lowest = (sorted(sides) or [grid(max(level), boundary)] for level, sides in members.items())
+    return [", ".join(map(str, sides)) for sides in lowest]
 
 
 def as_levels(logits: Tensor) -> Tensor:

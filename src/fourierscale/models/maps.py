@@ -136,9 +136,7 @@ def _unet(
     boundary: str = "circular",
 ) -> MapModel:
     net = UNet(in_channels, classes, tuple(widths))
-    return MapModel(
-        net, resolutions, exact=exact, outputs=classes, above=above, norms=norms, boundary=boundary
-    )
+    return MapModel(net, resolutions, exact=exact, outputs=classes, above=above, norms=norms, boundary=boundary)
 
 
 def _fno(

@@ -13,6 +13,7 @@ from typing import Any
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel
 from fourierscale.models.preprocessing import Preprocessing
+from fourierscale.models.resnet import residual_classifier
 from fourierscale.models.scalenet import LayerConfig, ScaleNet
 from fourierscale.nn.checks import nearest
 
@@ -216,6 +217,18 @@ register(
             "pool": (2, 2, 1),
             "residual": True,
         },
+    ),
+    *(
+        ModelInfo(
+            name=f"resnet-stl10{end}",
+            build=residual_classifier,
+            description=f"a residual net of today, {'-'.join(map(str, widths))}: bare, made consistent or made exact",
+            recipe="stl10-residual",
+            defaults={"widths": widths},
+            small={"widths": (4, 8, 16), "hidden": 16},
+            citation="none: a plain residual net, not one of the paper's",
+        )
+        for end, widths in (("", (64, 128, 256)), ("-small", (32, 64, 128)))
     ),
     ModelInfo(
         name="scalenet-folder",

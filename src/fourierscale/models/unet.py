@@ -13,8 +13,8 @@ __all__ = ["UNet"]
 class UNet(nn.Module):
     """Images ``(B, C, n_1, n_2)`` to maps ``(B, classes, n_1, n_2)``, of any size.
 
-    Two 3x3 convolutions, each with batch norm and rectifier, a stage; maxima of 2x2 on the way down, bilinear upsampling
-    and concatenation on the way up, one 1x1 convolution at the end.
+    Two 3x3 convolutions, each with batch norm and rectifier, a stage; maxima of 2x2 on the way down, bilinear
+    upsampling and concatenation on the way up, one 1x1 convolution at the end.
 
     Args:
         in_channels: Channels of the images.

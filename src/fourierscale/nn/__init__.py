@@ -19,6 +19,7 @@ from fourierscale.nn.nested import (
     ScalePool2d,
     ScalePool3d,
 )
+from fourierscale.nn.nested_model import NestedModel, equivariant
 from fourierscale.nn.structure import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "LocalFourierConv1d",
     "LocalFourierConv2d",
     "LocalFourierConv3d",
+    "NestedModel",
     "ScaleActivation1d",
     "ScaleActivation2d",
     "ScaleActivation3d",
@@ -42,4 +44,5 @@ __all__ = [
     "ScaleResidual",
     "ToCoefficients",
     "ToImage",
+    "equivariant",
 ]

@@ -178,7 +178,8 @@ def map_cross_entropy(maps: Tensor, shares: Tensor) -> Tensor:
     >>> map_cross_entropy(torch.zeros(1, 2, 4, 4), torch.ones(1, 2, 4, 4) / 2).item()
     0.6931...
     """
-    return -(shares * maps.log_softmax(1)).sum() / shares.sum().clamp(min=1e-6)
+    total: Tensor = -(shares * maps.log_softmax(1)).sum() / shares.sum().clamp(min=1e-6)
+    return total
 
 
 def dice_loss(maps: Tensor, shares: Tensor) -> Tensor:
@@ -209,5 +210,7 @@ def relative_error(found: Tensor, wanted: Tensor) -> Tensor:
     >>> relative_error(torch.zeros(2, 1, 4, 4), torch.ones(2, 1, 4, 4))
     tensor([1., 1.])
     """
-    difference, size = (found - wanted).flatten(1).norm(dim=1), wanted.flatten(1).norm(dim=1)
-    return difference / size.clamp(min=torch.finfo(wanted.dtype).tiny)
+    difference = torch.linalg.vector_norm((found - wanted).flatten(1), dim=1)
+    size = torch.linalg.vector_norm(wanted.flatten(1), dim=1)
+    error: Tensor = difference / size.clamp(min=torch.finfo(wanted.dtype).tiny)
+    return error

@@ -19,8 +19,8 @@ from fourierscale.training.classification import Classification
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.graphs import GraphedTraining
-from fourierscale.training.optim import lr_factor, make_optimizer
 from fourierscale.training.maps import Fields, Segmentation
+from fourierscale.training.optim import lr_factor, make_optimizer
 from fourierscale.training.tasks import Step, Task
 
 __all__ = ["TASKS", "ScaleModule"]

@@ -26,10 +26,12 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from torch import nn
 
 from fourierscale.data import ScaledSplits
+from fourierscale.data.paired import PairedDataset
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
 from fourierscale.models import ImageModel, ScaleClassifier
 from fourierscale.models.files import write_whole
+from fourierscale.models.maps import MapModel
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.models.saved import save_model, versions
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
@@ -45,7 +47,7 @@ from fourierscale.training.config import Config, ModelConfig
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluation import evaluate
-from fourierscale.training.module import REFRESH, ScaleModule
+from fourierscale.training.module import REFRESH, TASKS, ScaleModule
 
 __all__ = ["is_first_process", "resolve_model", "train"]
 
@@ -134,6 +136,8 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
                 f"loss.real and loss.features need a classifier with levels, and {config.model.name} has none: "
                 "set both to 0"
             )
+        if isinstance(model, MapModel) and isinstance(splits.train, PairedDataset):
+            model.scale.copy_(splits.train.target_scale())
         trainer = _trainer(config, root)
         device = trainer.strategy.root_device
         _lay_out(model, config, device)
@@ -209,7 +213,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
         channels: Of its images.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
-    for option, value in (("classes", classes), ("in_channels", channels)):
+    for option, value in (("classes", classes), ("outputs", classes), ("in_channels", channels)):
         if option in info.options and option not in overrides and info.default(option) != value:
             overrides[option] = value
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
@@ -267,15 +271,15 @@ def _create(config: Config) -> ImageModel:
 
 
 def _trainer(config: Config, root: Path) -> pl.Trainer:
-    train = config.train
+    train, task = config.train, TASKS[config.data.task]
     progress = sys.stderr.isatty() if train.progress is None else train.progress
     callbacks: list[pl.Callback] = [
         EpochLog(root / "log.csv"),
         ModelCheckpoint(
             root / BEST.parent,
             "best",
-            monitor="val_acc",
-            mode="max",
+            monitor=task.score,
+            mode=task.best,
             enable_version_counter=False,
             save_weights_only=True,
         ),
