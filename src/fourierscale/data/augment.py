@@ -14,14 +14,24 @@ import torch
 from torch import Tensor
 
 from fourierscale.data.errors import UnknownNameError
-from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Stage, Step
+from fourierscale.data.steps import (
+    CircularShift,
+    Colours,
+    Cutout,
+    HorizontalFlip,
+    RandomCrop,
+    RandomScaling,
+    Stage,
+    Step,
+)
 from fourierscale.data.warp import EarlyWarp, Warp
 from fourierscale.nn.checks import nearest
 
 __all__ = ["Augmentation", "get_augmentation", "list_augmentations"]
 
 STEPS: dict[str, type[Step]] = {
-    step.name: step for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, RandomScaling, Warp, EarlyWarp)
+    step.name: step
+    for step in (CircularShift, RandomCrop, HorizontalFlip, Cutout, Colours, RandomScaling, Warp, EarlyWarp)
 }
 
 
@@ -80,6 +90,9 @@ class Augmentation:
         return cls(str(data["name"]), tuple(steps))
 
 
+PHOTO = Warp(
+    rotation=10, log_scale=0.05, shear=0.1, shift=0.075, elastic=0, padding="reflection", zoom=0.2, oversample=1
+)
 NAMED = {
     augmentation.name: augmentation
     for augmentation in (
@@ -89,6 +102,7 @@ NAMED = {
         Augmentation("scaling", (RandomScaling(),)),
         Augmentation("warp", (Warp(),)),
         Augmentation("flip-warp", (HorizontalFlip(), Warp(padding="reflection"))),
+        Augmentation("photo", (HorizontalFlip(), PHOTO, Colours())),  # cheap: for small nets on a CPU
         Augmentation("early-warp", (EarlyWarp(),)),  # where downscaling is not ideal
         Augmentation("flip-early-warp", (HorizontalFlip(), EarlyWarp(padding="reflection"))),
     )

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from fourierscale.data.moving import moved
 from fourierscale.functional import downscale
 
-__all__ = ["CircularShift", "Cutout", "HorizontalFlip", "RandomCrop", "RandomScaling", "Stage", "Step"]
+__all__ = ["CircularShift", "Colours", "Cutout", "HorizontalFlip", "RandomCrop", "RandomScaling", "Stage", "Step"]
 
 Stage: TypeAlias = Literal["image", "scaled"]
 
@@ -63,6 +63,14 @@ class MovingStep(Step):
         """Augment images and masks at once."""
         both = self(torch.cat([x, shares], 1), generator)
         return both[:, : x.shape[1]], both[:, x.shape[1] :]
+
+
+class StillStep(Step):
+    """A step that moves nothing: a mask stays as it is."""
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment the images alone."""
+        return self(x, generator), shares
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class HorizontalFlip(MovingStep):
 
 
 @dataclass(frozen=True)
-class Cutout(Step):
+class Cutout(StillStep):
     """Black out ``holes`` squares, ``size`` of the side wide (32 of 96 pixels), with centres anywhere in the image."""
 
     name: ClassVar[str] = "cutout"
@@ -126,9 +134,32 @@ class Cutout(Step):
         hole = (rows[..., :, None] & columns[..., None, :]).any(dim=1)  # (B, n, n)
         return x.masked_fill(hole[:, None], 0.0)
 
-    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Black out parts of the images; what was there is still to be found."""
-        return self(x, generator), shares
+
+@dataclass(frozen=True)
+class Colours(StillStep):
+    """Change contrast, brightness, saturation and tint of each image at random; values may leave [0, 1].
+
+    Args:
+        contrast: Largest logarithm of the factor about the mean grey.
+        brightness: Largest value that is added to all channels.
+        saturation: Largest logarithm of the factor about the grey of each pixel.
+        tint: Largest value that is added to each channel.
+    """
+
+    name: ClassVar[str] = "colours"
+    stage: ClassVar[Stage] = "scaled"
+    contrast: float = 0.2
+    brightness: float = 0.05
+    saturation: float = 0.2
+    tint: float = 0.015
+
+    def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        drawn = moved(2 * torch.rand(len(x), 3 + x.shape[1], 1, 1, generator=generator) - 1, x.device).to(x.dtype)
+        contrast, saturation = (self.contrast * drawn[:, :1]).exp(), (self.saturation * drawn[:, 1:2]).exp()
+        grey = x.mean(1, keepdim=True)
+        middle = grey.mean((2, 3), keepdim=True)
+        x = middle + contrast * ((grey - middle) + saturation * (x - grey))
+        return x + self.brightness * drawn[:, 2:3] + self.tint * drawn[:, 3:]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fourierscale.functional.bands import Boundary, Box, axis_bands, check_bound
 from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import PoolKind
-from fourierscale.models.contract import ImageModel
+from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.models.scalenet import ScaleNet
 from fourierscale.nn import NestedModel
 from fourierscale.nn.checks import check_coefficients, choice, positive

@@ -14,13 +14,14 @@ from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.models.classifier import HeadPool, ScaleClassifier, ScaleHead, head_layers
 from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.nn.checks import choice
-from fourierscale.nn.level_outputs import LevelPass
 from fourierscale.nn.nested_model import NestedModel, Statistics
 
-__all__ = ["Made", "PerLevelClassifier", "ResidualNet", "ResidualTrunk", "residual_classifier"]
+__all__ = ["Made", "PerLevelClassifier", "ResidualBody", "ResidualNet", "ResidualTrunk", "residual_classifier"]
 
 Made: TypeAlias = Literal["bare", "bare-every-size", "consistent", "exact"]
 """What is made of a plain net; see :func:`residual_classifier`."""
+
+POOLS = {"max": F.adaptive_max_pool2d, "average": F.adaptive_avg_pool2d}
 
 
 class ResidualBlock(nn.Module):
@@ -76,59 +77,69 @@ class ResidualTrunk(nn.Module):
         return F.relu(self.norm(self.blocks(self.stem(x))))
 
 
-class ResidualNet(ImageModel):
-    """The plain net: a trunk, its maxima and means in a few cells, and an MLP. It takes images of any size.
+class ResidualBody(nn.Module):
+    """A trunk, the maxima and means of its maps in a few cells, and the first layer of an MLP: images to vectors.
 
     Args:
         trunk: Images to maps.
-        classes: Number of classes.
-        hidden: Width of the MLP.
-        dropout: Dropout behind its hidden layer.
+        hidden: Length of the vectors.
         cells: Side of the grid of pooled features.
         pool: ``"max"``, ``"average"`` or ``"both"``.
     """
 
-    def __init__(
-        self,
-        trunk: ResidualTrunk,
-        classes: int,
-        hidden: int = 256,
-        dropout: float = 0.5,
-        cells: int = 2,
-        pool: HeadPool = "both",
-    ) -> None:
+    def __init__(self, trunk: ResidualTrunk, hidden: int = 256, cells: int = 2, pool: HeadPool = "both") -> None:
         super().__init__()
         choice(pool, get_args(HeadPool), "pooling")
-        self.trunk, self.dropout, self.cells, self.pool = trunk, dropout, cells, pool
-        features = trunk.out_channels * cells**2 * (2 if pool == "both" else 1)
-        self.inner, self.outer = head_layers(features, hidden, classes)
+        self.trunk, self.cells = trunk, cells
+        self.ways = [way for name, way in POOLS.items() if pool in (name, "both")]
+        self.inner = head_layers(trunk.out_channels * cells**2 * len(self.ways), hidden, 1)[0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images of any size to vectors, these in single precision."""
+        maps = self.trunk(x)
+        with torch.autocast(x.device.type, enabled=False):
+            maps = maps.to(self.inner[1].weight.dtype)
+            vectors: Tensor = self.inner(torch.cat([way(maps, self.cells).flatten(1) for way in self.ways], 1))
+        return vectors
+
+
+class ResidualNet(ImageModel):
+    """The plain net: one answer for an image of any size.
+
+    Args:
+        body: Images to vectors.
+        outer: Vectors to logits.
+        dropout: Dropout in between.
+    """
+
+    def __init__(self, body: ResidualBody, outer: nn.Module, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.body, self.outer, self.dropout = body, outer, dropout
 
     def features(self, x: Tensor) -> Tensor:
         """The trunk's maps."""
-        features: Tensor = self.trunk(x)
+        features: Tensor = self.body.trunk(x)
         return features
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, classes)``."""
-        maps = self.features(x)
+        hidden = F.dropout(self.body(x), self.dropout, self.training)
         with torch.autocast(x.device.type, enabled=False):
-            ways = {"max": [F.adaptive_max_pool2d], "average": [F.adaptive_avg_pool2d]}
-            ways["both"] = ways["max"] + ways["average"]  # type: ignore[operator]
-            pooled = torch.cat([way(maps.float(), self.cells).flatten(1) for way in ways[self.pool]], 1)
-            hidden = F.dropout(self.inner(pooled.to(self.inner[1].weight.dtype)), self.dropout, self.training)
             logits: Tensor = self.outer(hidden)
         return logits
 
 
 class PerLevelClassifier(ImageModel):
-    r"""A plain classifier that answers for every level of the image, from that level alone: consistent.
+    r"""A plain net that answers for every level of the image, from that level alone: consistent.
 
-    Logits of level :math:`k` are :math:`\tau_k f(\mathcal D_k x)`, where :math:`f` is the classifier on the level's own
+    Logits of level :math:`k` are :math:`\tau_k f(\mathcal D_k x)`, where :math:`f` is the plain net on the level's own
     grid and :math:`\tau_k = \sum_{j \le k} \mathrm{softplus}(p_j)` is learned, or 1.
 
     Args:
-        classifier: Images to logits.
+        body: Images to vectors.
+        outer: Vectors to logits.
         levels: The resolutions.
+        dropout: Dropout in between, one mask for all levels of an image.
         norms: Whether batch norms have statistics for each level, ``"level"``, or one set, ``"shared"``.
         temperature: Whether there is a factor for each level.
         step: What a step of training computes: ``"all"`` levels, or ``"two"``, the top one and a lower one drawn at
@@ -137,45 +148,48 @@ class PerLevelClassifier(ImageModel):
 
     def __init__(
         self,
-        classifier: nn.Module,
+        body: nn.Module,
+        outer: nn.Module,
         levels: Resolutions,
+        dropout: float = 0.5,
         norms: Statistics = "level",
         temperature: bool = True,
         step: Literal["all", "two"] = "two",
     ) -> None:
         super().__init__()
         choice(step, ("all", "two"), "step")
-        self.nested = NestedModel(classifier, levels, norms=norms)
-        self.steps = nn.Parameter(torch.zeros(len(self.nested.levels))) if temperature else None
-        self.step = step
+        self.body = NestedModel(body, levels, norms=norms)
+        self.outer, self.dropout, self.step = outer, dropout, step
+        self.steps = nn.Parameter(torch.zeros(len(self.body.levels))) if temperature else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Images to logits ``(B, levels, classes)``, coarse to fine; in training of the levels of a step alone."""
-        passes = self._passes(x.shape[2:])
+        passes = self.body.passes(x.shape[2:])
         chosen = list(range(len(passes)))
         if self.training and self.step == "two" and len(chosen) > 1:
             chosen = [int(torch.randint(len(chosen) - 1, ())), chosen[-1]]
-        logits = torch.stack(self.nested.per_level(x, chosen), 1)
-        if self.steps is None:
-            return logits
-        scales = F.softplus(self.steps).cumsum(0)
-        return logits * torch.stack([scales[passes[number].index] for number in chosen])[:, None]
+        hidden = torch.stack(self.body.per_level(x, chosen), 1)
+        with torch.autocast(x.device.type, enabled=False):
+            if self.training:
+                hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
+            logits: Tensor = self.outer(hidden)
+            if self.steps is None:
+                return logits
+            scales = F.softplus(self.steps).cumsum(0)
+            return logits * torch.stack([scales[passes[number].index] for number in chosen])[:, None]
 
     @property
     def levels(self) -> Levels:
         """The resolutions at which it is consistent."""
-        return self.nested.levels
+        return self.body.levels
 
     def level_bands(self, size: Sequence[int]) -> list[Box]:
         """Band of the image at each level of the logits, coarse to fine."""
-        return [one.band for one in self._passes(size)]
+        return [one.band for one in self.body.passes(size)]
 
     def level_names(self, size: int) -> list[str]:
         """The resolutions that each level of the logits answers for, coarse to fine."""
-        return names_of_levels(self.levels, self.level_bands, size, self.nested.boundary)
-
-    def _passes(self, size: Sequence[int]) -> list[LevelPass]:
-        return self.nested.passes(size)
+        return names_of_levels(self.levels, self.level_bands, size, self.body.boundary)
 
 
 def residual_classifier(
@@ -219,9 +233,9 @@ def residual_classifier(
         features = net.levels.pooled(trunk.rate)
         head = ScaleHead(trunk.out_channels, classes, features, "temperature", hidden, dropout, cells, head_pool)
         return ScaleClassifier(net, head)
-    plain = ResidualNet(trunk, classes, hidden, dropout, cells, head_pool)
+    body, outer = ResidualBody(trunk, hidden, cells, head_pool), head_layers(1, hidden, classes)[1]
     if made == "bare":
-        return plain
+        return ResidualNet(body, outer, dropout)
     if made == "consistent":
-        return PerLevelClassifier(plain, resolutions)
-    return PerLevelClassifier(plain, resolutions, norms="shared", temperature=False, step="all")
+        return PerLevelClassifier(body, outer, resolutions, dropout)
+    return PerLevelClassifier(body, outer, resolutions, dropout, "shared", temperature=False, step="all")

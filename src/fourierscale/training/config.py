@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 Precision: TypeAlias = Literal["32", "bf16"]
+"""Single precision, or bfloat16 where torch finds it safe and single precision elsewhere."""
+WantedPrecision: TypeAlias = Literal["32", "bf16", "auto"]
 Schedule: TypeAlias = Literal["step", "onecycle", "cosine", "constant"]
 
 
@@ -105,7 +107,8 @@ class LossConfig:
         hinge: Penalty on levels that do worse than coarser ones.
         weight: Its weight.
         margin: By how much a level has to be ahead.
-        levels: Whether the levels' cross entropies are summed or averaged.
+        levels: Whether what the levels add to the loss is summed or averaged.
+        smoothing: Share of the label that is spread over all classes in training.
         follow: Weight of the divergence of each level's prediction from that of the next coarser one; for levels that
             know nearly the same.
         real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
@@ -120,6 +123,7 @@ class LossConfig:
     weight: float = 0.1
     margin: float = 0.5
     levels: LevelSum = "sum"
+    smoothing: float = 0.0
     follow: float = 0.0
     real: float = 0.0
     features: float = 0.0
@@ -170,7 +174,7 @@ class TrainConfig:
     Attributes:
         epochs: Passes over the training images.
         seed: Decides initial weights, order of the batches, augmentation and dropout.
-        precision: ``"32"`` or ``"bf16"`` (mixed).
+        precision: ``"32"``, ``"bf16"`` (mixed), or ``"auto"``: bfloat16 where the processor is faster in it.
         accelerator: As Lightning's Trainer takes it, as ``devices``, ``num_nodes`` and ``strategy``.
         devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
         num_nodes: Number of machines.
@@ -187,7 +191,7 @@ class TrainConfig:
 
     epochs: int = 60
     seed: int = 0
-    precision: Precision = "32"
+    precision: WantedPrecision = "32"
     accelerator: str = "auto"
     devices: str = "1"
     num_nodes: int = 1
@@ -355,7 +359,7 @@ LIMITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "data.workers data.seed loss.weight loss.margin loss.follow loss.real loss.features loss.dice optim.weight_decay "
     "optim.grad_clip eval.limit eval.consistency": ("0 or more", lambda value: 0 <= value < math.inf),
-    "optim.warmup optim.ema_decay": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+    "optim.warmup optim.ema_decay loss.smoothing": ("at least 0 and below 1", lambda value: 0 <= value < 1),
     "optim.lr": ("above 0", lambda value: 0 < value < math.inf),
     "optim.gamma": ("above 0 and at most 1", lambda value: 0 < value <= 1),
     "optim.betas": ("two numbers from 0 to below 1", lambda value: all(0 <= beta < 1 for beta in value)),

@@ -28,7 +28,7 @@ Reduction: TypeAlias = Literal["mean", "sample"]
 LevelSum: TypeAlias = Literal["sum", "mean"]
 
 
-def level_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+def level_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float = 0.0) -> Tensor:
     r"""Cross entropy of every image at every level.
 
     .. math:: \ell_{b,k} = -\log \mathrm{softmax}(\hat y_b[k])_{y_b}
@@ -36,6 +36,7 @@ def level_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     Args:
         logits: ``(B, L, classes)``, or ``(B, classes)`` for one level.
         labels: ``(B,)``.
+        smoothing: Share of each label that is spread over all classes.
 
     Returns:
         ``(B, L)``.
@@ -46,7 +47,8 @@ def level_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     logits = as_levels(logits)
     if labels.shape != logits.shape[:1]:
         raise ValueError(f"expected {len(logits)} labels for as many images, got shape {tuple(labels.shape)}")
-    return F.cross_entropy(logits.movedim(-1, 1), labels[:, None].expand(-1, logits.shape[1]), reduction="none")
+    each = labels[:, None].expand(-1, logits.shape[1])
+    return F.cross_entropy(logits.movedim(-1, 1), each, reduction="none", label_smoothing=smoothing)
 
 
 def consistency_hinge(losses: Tensor, reduction: Reduction = "mean") -> Tensor:
@@ -133,6 +135,7 @@ def scale_loss(
     margin: float = 0.5,
     levels: LevelSum = "sum",
     follow: float = 0.0,
+    smoothing: float = 0.0,
 ) -> Tensor:
     r"""What training minimises: cross entropy over the levels plus weighted penalties.
 
@@ -144,8 +147,9 @@ def scale_loss(
         hinge: The penalty; see :data:`Hinge`.
         weight: Weight of the penalty.
         margin: Margin of the penalty on log-odds.
-        levels: ``"sum"`` of the levels' cross entropies, or their ``"mean"``.
+        levels: ``"sum"``, or ``"mean"``: all of it divided by the number of levels.
         follow: Weight of :func:`level_divergence`.
+        smoothing: Share of each label that is spread over all classes.
 
     >>> scale_loss(torch.zeros(1, 2, 1), torch.tensor([0]), hinge="batch").item()
     0.0
@@ -154,11 +158,11 @@ def scale_loss(
         raise ValueError(f"unknown hinge {hinge!r}: choose one of {', '.join(get_args(Hinge))}")
     if levels not in get_args(LevelSum):
         raise ValueError(f"levels must be one of {', '.join(get_args(LevelSum))}, got {levels!r}")
-    losses = level_cross_entropy(logits, labels)
-    means = losses.mean(0)
-    total = means.sum() if levels == "sum" else means.mean()
+    losses = level_cross_entropy(logits, labels, smoothing)
+    total = losses.mean(0).sum()
     if losses.shape[1] > 1 and follow > 0:
         total = total + follow * level_divergence(logits)
+<<<<<<< HEAD
     if hinge == "none" or losses.shape[1] < 2:
         return total
     if hinge == "pairs":
@@ -214,3 +218,10 @@ def relative_error(found: Tensor, wanted: Tensor) -> Tensor:
     size = torch.linalg.vector_norm(wanted.flatten(1), dim=1)
     error: Tensor = difference / size.clamp(min=torch.finfo(wanted.dtype).tiny)
     return error
+=======
+    if hinge == "pairs" and losses.shape[1] > 1:
+        total = total + weight * log_odds_hinge(logits, labels, margin)
+    elif hinge != "none" and losses.shape[1] > 1:
+        total = total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")
+    return total if levels == "sum" else total / losses.shape[1]
+>>>>>>> main

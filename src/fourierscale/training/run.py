@@ -48,6 +48,7 @@ from fourierscale.training.datamodule import ScaleDataModule, batch_count, check
 from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
 from fourierscale.training.evaluation import evaluate
 from fourierscale.training.module import REFRESH, TASKS, ScaleModule
+from fourierscale.training.precision import processor, resolve_precision
 
 __all__ = ["is_first_process", "resolve_model", "train"]
 
@@ -138,8 +139,11 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
             )
         if isinstance(model, MapModel) and isinstance(splits.train, PairedDataset):
             model.scale.copy_(splits.train.target_scale())
-        trainer = _trainer(config, root)
+        precision = resolve_precision(config.train)
+        trainer = _trainer(config, root, precision)
         device = trainer.strategy.root_device
+        computed = _computed(precision, device)
+        _tell_changes(computed, checkpoint)
         _lay_out(model, config, device)
         module = ScaleModule(
             model,
@@ -149,7 +153,7 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
             splits.protocol,
         )
         module.total_batches = batch_count(splits.val, config.eval.batch_size)
-        module.images = images
+        module.images, module.computed = images, computed
         if config.train.compile:
             model.compile()
         started = time.perf_counter()
@@ -175,10 +179,26 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
     with _memory("eval", config.eval.batch_size):
         metrics = evaluate(final.to(device), splits, config.eval, device=device, workers=config.data.workers)
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
+    metrics |= {"computed": computed}
     if trainer.is_global_zero:
         save_model(final, root, describe(config, splits, metrics, thinned(read_log(root / "log.csv"))))
         write_whole(root / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     return metrics
+
+
+def _computed(precision: str, device: torch.device) -> dict[str, Any]:
+    """On what and how exactly a run computes: it decides the last digits, and how long it takes."""
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+    return {"device": name, "precision": precision, "threads": torch.get_num_threads()}
+
+
+def _tell_changes(computed: dict[str, Any], checkpoint: Path | None) -> None:
+    """Say how this run computes, and what is other than where it was interrupted: then last digits differ."""
+    before = {} if checkpoint is None else read_checkpoint(checkpoint)["fourierscale"].get("computed", {})
+    log.info("training on %s in precision %s, %d threads", *computed.values())
+    for name, value in before.items():
+        if computed.get(name) != value:
+            log.warning("this run began with %s %s and goes on with %s: digits may differ", name, value, computed[name])
 
 
 def _load_best(module: ScaleModule, trainer: pl.Trainer, root: Path) -> None:
@@ -250,9 +270,12 @@ def describe(
 def _lay_out(model: nn.Module, config: Config, device: torch.device) -> None:
     """Channels last, if the config says so.
 
-    Not in bfloat16 on CPUs: strided 1x1 convolutions of torch 2.13 then write beyond their memory in the backward pass.
+    Not where a model has strided 1x1 convolutions, in bfloat16 on CPUs: those of torch 2.13 then write beyond their
+    memory in the backward pass.
     """
-    if config.train.channels_last and (device.type != "cpu" or config.train.precision == "32"):
+    strided = any(isinstance(m, nn.Conv2d) and max(m.stride) > 1 and max(m.kernel_size) == 1 for m in model.modules())
+    unsafe = strided and device.type == "cpu" and config.train.precision != "32"
+    if config.train.channels_last and not unsafe:
         _store_channels_last(model)
 
 
@@ -270,7 +293,7 @@ def _create(config: Config) -> ImageModel:
         raise ConfigError(f"cannot build {config.model.name}: {error}") from None
 
 
-def _trainer(config: Config, root: Path) -> pl.Trainer:
+def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:
     train, task = config.train, TASKS[config.data.task]
     progress = sys.stderr.isatty() if train.progress is None else train.progress
     callbacks: list[pl.Callback] = [
@@ -298,7 +321,7 @@ def _trainer(config: Config, root: Path) -> pl.Trainer:
             devices=devices,
             num_nodes=train.num_nodes,
             strategy=train.strategy,
-            precision="bf16-mixed" if train.precision == "bf16" else "32-true",
+            precision="bf16-mixed" if precision == "bf16" else "32-true",
             max_epochs=train.epochs,
             gradient_clip_val=config.optim.grad_clip or None,
             check_val_every_n_epoch=train.validate_every,
