@@ -44,7 +44,7 @@ class Classification(Task):
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         of = self.config.loss
-        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels, of.follow)
+        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels, of.follow, of.smoothing)
 
     def _two_passes(self, step: Step, batch: Batch) -> Tensor:
         """The mean loss of the images and of the images downscaled to a resolution that is drawn, and a penalty."""

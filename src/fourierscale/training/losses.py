@@ -162,12 +162,11 @@ def scale_loss(
     total = losses.mean(0).sum()
     if losses.shape[1] > 1 and follow > 0:
         total = total + follow * level_divergence(logits)
-<<<<<<< HEAD
-    if hinge == "none" or losses.shape[1] < 2:
-        return total
-    if hinge == "pairs":
-        return total + weight * log_odds_hinge(logits, labels, margin)
-    return total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")
+    if hinge == "pairs" and losses.shape[1] > 1:
+        total = total + weight * log_odds_hinge(logits, labels, margin)
+    elif hinge != "none" and losses.shape[1] > 1:
+        total = total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")
+    return total if levels == "sum" else total / losses.shape[1]
 
 
 def map_cross_entropy(maps: Tensor, shares: Tensor) -> Tensor:
@@ -218,10 +217,3 @@ def relative_error(found: Tensor, wanted: Tensor) -> Tensor:
     size = torch.linalg.vector_norm(wanted.flatten(1), dim=1)
     error: Tensor = difference / size.clamp(min=torch.finfo(wanted.dtype).tiny)
     return error
-=======
-    if hinge == "pairs" and losses.shape[1] > 1:
-        total = total + weight * log_odds_hinge(logits, labels, margin)
-    elif hinge != "none" and losses.shape[1] > 1:
-        total = total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")
-    return total if levels == "sum" else total / losses.shape[1]
->>>>>>> main

@@ -129,36 +129,11 @@ class ScaleModule(pl.LightningModule):
             self._add_up(batch_idx)
         return loss
 
-<<<<<<< HEAD
     def _forward(self, x: Tensor, which: str = "own") -> Any:
-        """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
-        train = self.config.train
-        graphs = train.cuda_graphs and not train.compile and train.precision == "32" and self.trainer.world_size == 1
+        """The training pass; as CUDA graphs where one process trains on one GPU in single precision."""
+        train, single = self.config.train, self.trainer.precision == "32-true"
+        graphs = train.cuda_graphs and not train.compile and single and self.trainer.world_size == 1
         model = self.task.training_pass(self.model)
-=======
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        of = self.config.loss
-        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels, of.follow, of.smoothing)
-
-    def _two_passes(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The mean loss of the images and of the images downscaled to a resolution that is drawn, and a penalty."""
-        own = self._forward(batch.images)
-        resolution = draw_below((*self._words(batch_idx), LOWER), batch.resolution, self.equivariance)
-        if resolution is None:
-            return self._loss(own[0], batch.labels)
-        kind, boundary = self.downscaling
-        self._seed(batch_idx)  # the same dropout in both passes
-        small = self._forward(downscale(batch.images, resolution, kind, boundary=boundary), "small")
-        of = self.config.loss
-        both = (self._loss(own[0], batch.labels) + self._loss(small[0], batch.labels)) / 2
-        return both + two_pass_penalty(own, small, batch.labels, of.real, of.features, of.margin)
-
-    def _forward(self, x: Tensor, which: str = "own") -> Any:
-        """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
-        train = self.config.train
-        graphs = train.cuda_graphs and not train.compile and self.trainer.precision == "32-true" and self.trainer.world_size == 1
-        model = WithFeatures(self.model) if self.config.loss.two_passes else self.model
->>>>>>> main
         if not (graphs and x.is_cuda):
             return model(x)
         if which not in self._graphs:
