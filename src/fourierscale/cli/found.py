@@ -17,7 +17,7 @@ from fourierscale.models import ImageModel, Preprocessing
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
 
-__all__ = ["MODEL_HELP", "Found", "Trained", "find_model", "find_trained", "folder_options"]
+__all__ = ["MODEL_HELP", "Found", "Trained", "find_model", "find_trained", "folder_options", "named_function"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
@@ -159,6 +159,25 @@ def _built(name: str, seed: int) -> Found:
 
     from fourierscale.auditing import AuditError
 
+    build = named_function(name)
+    try:
+        model = build if isinstance(build, nn.Module) else _seeded(build, seed)
+    except TypeError as error:
+        raise AuditError(f"{name}: expected a function that builds a model without arguments ({error})") from None
+    if not callable(model):
+        raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
+    convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
+    return Found(name.partition(":")[2], model, "", next(iter(convs), None))
+
+
+def named_function(name: str) -> Any:
+    """What ``module:function`` names, imported from the working folder if it is there.
+
+    Raises:
+        AuditError: There is no such module, or nothing in it that can be called.
+    """
+    from fourierscale.auditing import AuditError
+
     module, _, function = name.partition(":")
     here = os.getcwd()
     added = here not in sys.path
@@ -173,14 +192,7 @@ def _built(name: str, seed: int) -> Found:
             sys.path.remove(here)
     if not callable(build):
         raise AuditError(f"{name}: {module} has no function {function}")
-    try:
-        model = build if isinstance(build, nn.Module) else _seeded(build, seed)
-    except TypeError as error:
-        raise AuditError(f"{name}: expected a function that builds a model without arguments ({error})") from None
-    if not callable(model):
-        raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
-    convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
-    return Found(function, model, "", next(iter(convs), None))
+    return build
 
 
 def _seeded(build: Callable[[], Any], seed: int) -> Any:

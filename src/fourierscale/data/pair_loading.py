@@ -117,7 +117,7 @@ def load_fields(
         parts = read_fields(path, seed, folder.skip_bad)
         source = str(path)
     else:
-        _protocol(name, "field", folder)
+        named = _protocol(name, "field", folder)
         parts = make_navier_stokes(name, data_dir, report)
         source = f"solved here, viscosity {VISCOSITIES[name]:g}"
     if train_size is not None:
@@ -153,6 +153,7 @@ def load_fields(
 
     hashes = {split: split_hash(_checksums(parts[split].x)) for split in SPLITS}
     outputs = tuple(f"channel {number}" for number in range(parts["train"].y.shape[1]))
+    outputs = outputs if path is not None else named.classes
     train, val, test = map(part, SPLITS)
     return ScaledSplits(train, val, test, protocol, source, protocol.note, hashes, outputs)
 

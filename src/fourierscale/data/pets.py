@@ -17,9 +17,8 @@ from fourierscale.data.progress import ProgressCallback, for_each
 from fourierscale.data.protocols import Protocol
 from fourierscale.data.splits import split_classes
 
-__all__ = ["CLASSES", "open_pets"]
+__all__ = ["open_pets"]
 
-CLASSES = ("background", "pet")
 BACKGROUND = 2  # in the masks; 1 is pet and 3 the border of a pet, which counts as pet
 SIDE = 96
 VALIDATED = 0.05  # of trainval
@@ -79,7 +78,7 @@ def open_pets(
         [image for image, _ in both],
         [mask for _, mask in both],
         np.full(len(names), protocol.resolutions[-1]),
-        CLASSES,
+        protocol.classes,
         splits,
         tuple(names),
         f"folder {root}",

@@ -45,6 +45,7 @@ class Protocol:
         shape: For a folder, how its images become square; each has then its own resolution, the highest of
             ``resolutions`` that it has. None: resolutions are dealt to images of one size.
         task: What is learned: the class of an image, that of every pixel, or another field.
+        classes: Of the other tasks, names of the channels of the answer.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Protocol:
     hashes: tuple[str, ...] = ()
     shape: Shape | None = None
     task: TaskName = "classification"
+    classes: tuple[str, ...] = ()
 
 
 MNIST_SCALE = Protocol(
@@ -108,6 +110,7 @@ PETS = Protocol(
     equivariance=(48, 68, 96),
     note="Oxford-IIIT pets, published split, centred squares of 96 pixels; pet and its border against the background",
     task="segmentation",
+    classes=("background", "pet"),
     **IMAGENET,  # type: ignore[arg-type]
 )
 NAVIER_STOKES = Protocol(
@@ -121,6 +124,7 @@ NAVIER_STOKES = Protocol(
     std=(1.0,),
     note="vorticity at the start to vorticity at time 10, viscosity 1e-3; trained on a grid of 64",
     task="field",
+    classes=("vorticity",),
 )
 
 PROTOCOLS = {

@@ -238,6 +238,9 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
             overrides[option] = value
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
         free = option in info.options and option not in overrides
+        if free and protocol.task != "classification" and list(info.default(option)) != list(values):
+            overrides[option] = list(values)
+            continue
         if free and (protocol.shape is not None or max(info.default(option)) != max(protocol.resolutions)):
             overrides[option] = list(values)
     return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))

@@ -51,9 +51,9 @@ def _navier_stokes(name: str, viscosity: str) -> Table:
     columns += [Column(f"strided_error_per_resolution.{r}", f"{r}, strided") for r in (32, 64, 128)]
     columns.append(Column("equi_err", "mismatch"))
     note = (
-        "Relative L2 error of 200 test fields, trained on 1,000 fields on a grid of 64; other grids hold the same fields "
-        "ideally downscaled, or strided, which aliases. Mismatch: relative squared difference between the answer on a "
-        "coarse grid and the downscaled answer on the fine one."
+        "Relative L2 error of 200 test fields, trained on 1,000 fields on a grid of 64; other grids hold the same "
+        "fields ideally downscaled, or strided, which aliases. Mismatch: relative squared difference between the answer "
+        "on a coarse grid and the downscaled answer on the fine one."
     )
     title = f"Navier-Stokes, viscosity {viscosity}"
     return Table(name, title, name, NOTHING, tuple(rows), tuple(columns), note, seeds=(0,))

@@ -21,9 +21,12 @@ MEASURED = (
     *("accuracy", "accuracy_standard_error", "scale_con", "scale_con_standard_error", "scale_con_images"),
     *("equi_err", "equi_err_max", "equi_err_pairs", "ece", "ece_after_temperature", "level_difference"),
     *("accuracy_over_resolution", "loss_per_level", "levels_from_one_pass", "images"),
-    *("precision", "device", "epochs", "train_seconds"),
+    *("precision", "device", "epochs", "train_seconds", "task"),
+    *("iou", "iou_per_resolution", "iou_per_class", "boundary", "boundary_per_resolution"),
+    *("agreement", "agreement_per_resolution", "error", "error_per_resolution", "strided_error_per_resolution"),
 )
-CURVES, POINTS = ("epoch", "loss", "val_acc"), 20
+MAIN = {"classification": "accuracy", "segmentation": "iou", "field": "error"}
+CURVES, POINTS = ("epoch", "loss", "val_acc", "val_iou", "val_error"), 20
 NO_RESULT = (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError)
 
 
@@ -51,6 +54,13 @@ class Result:
     def seed(self) -> int:
         """The seed of initial weights, order, augmentation and dropout."""
         return self.config.train.seed
+
+    def figure(self, metric: str) -> float | None:
+        """A measure by its name, with dots where it is one of several: ``"iou_per_class.pet.48"``."""
+        value: Any = self.metrics
+        for name in metric.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
             data = slim(json.loads(path.read_text(encoding="utf-8")))
             config, name = Config.from_dict(data["config"]), path.relative_to(root).with_suffix("").as_posix()
             result = Result(name, recipe_key(config), config, data["metrics"], data["versions"], data["history"])
-            float(result.metrics["accuracy"])
+            float(result.metrics[MAIN[config.data.task]])
         except NO_RESULT as error:
             problems.append(f"{path}: not a result ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
             continue
@@ -184,7 +194,8 @@ def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[str, f
 def _thinned(history: Mapping[str, list[float | None]]) -> dict[str, Any]:
     """A few points of the curves that the report draws, validated epochs where there are some."""
     epochs = range(len(history.get("epoch", ())))
-    validated = [row for row in epochs if history.get("val_acc") and history["val_acc"][row] is not None]
+    scores = next((history[name] for name in CURVES[2:] if history.get(name)), ())
+    validated = [row for row in epochs if scores and scores[row] is not None]
     rows = validated or list(epochs)
     step = max(1.0, (len(rows) - 1) / (POINTS - 1))
     rows = [rows[round(step * number)] for number in range(min(len(rows), POINTS))]
