@@ -88,7 +88,7 @@ CASES = {
     "levels out of order": (lambda: ScaleActivation2d(3, [12, 5]), ValueError, "must increase"),
     "unknown activation": (lambda: ScaleActivation2d(3, [5], "rleu"), ValueError, "choose one of relu, gelu"),
     "activation that is no function": (lambda: ScaleActivation2d(3, [5], 7), TypeError, "a name or a callable"),
-    "unknown norm": (lambda: ScaleActivation2d(3, [5], norm="batch"), ValueError, "instance, none"),
+    "unknown norm": (lambda: ScaleActivation2d(3, [5], norm="layer"), ValueError, "instance, batch, none"),
     "unknown grid": (lambda: ScaleActivation2d(3, [5], grid="fine"), ValueError, "level, common"),
     "unknown grid in a function": (lambda: F.nested_pool(x, [5], 2, grid="fine"), ValueError, "level, common"),
     "too few samples": (lambda: ScaleActivation2d(3, [5], oversample=0.5), ValueError, "at least 1, got 0.5"),

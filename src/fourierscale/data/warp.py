@@ -62,7 +62,8 @@ class Warp(Step):
             )
 
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        fine = upscale(x, self.oversample * x.shape[-1]) if self.oversample > 1 else x
+        side = max(2, self.oversample * x.shape[-1])
+        fine = x if side == x.shape[-1] else upscale(x, side)
         return downscale(_sample(fine, self._points(fine, generator), self.padding), x.shape[-1])
 
     def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

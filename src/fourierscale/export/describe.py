@@ -14,7 +14,7 @@ import fourierscale
 from fourierscale.export.deployed import Deployed
 from fourierscale.export.errors import ExportError
 from fourierscale.functional import upscale
-from fourierscale.models import ImageModel, Preprocessing, ScaleNet, as_image_model
+from fourierscale.models import ExactNet, ImageModel, Preprocessing, as_image_model
 
 __all__ = ["LIMIT", "ExportPlan", "make_plan"]
 
@@ -125,7 +125,7 @@ def make_plan(
 
 def _unknown(model: ImageModel) -> Preprocessing:
     """What is known of a model that says nothing: how many channels it takes."""
-    convolutions = (part.in_channels for part in model.modules() if isinstance(part, (nn.Conv2d, ScaleNet)))
+    convolutions = (part.in_channels for part in model.modules() if isinstance(part, (nn.Conv2d, ExactNet)))
     channels = next(convolutions, None)
     if channels is None:
         raise ExportError("the model does not say how many channels an image has: set model.preprocessing")

@@ -8,7 +8,6 @@ from fourierscale.functional.conv import delta_spectrum, fourier_conv, local_spe
 from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.functional.levels import Levels
 from fourierscale.functional.nested import (
-    InstanceNorm,
     Level,
     Pooling,
     keep_rims,
@@ -20,12 +19,14 @@ from fourierscale.functional.nested import (
     plan_levels,
     pool_samples,
 )
+from fourierscale.functional.norms import InstanceNorm, LevelAffine, level_moments
 from fourierscale.functional.resample import crop, downscale, upscale
 from fourierscale.functional.transform import analyze, synthesize
 
 __all__ = [
     "InstanceNorm",
     "Level",
+    "LevelAffine",
     "Levels",
     "Pooling",
     "analyze",
@@ -43,6 +44,7 @@ __all__ = [
     "grid",
     "grids",
     "keep_rims",
+    "level_moments",
     "level_pool",
     "local_spectrum",
     "local_spectrum_from_dft",

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from fourierscale.functional.bands import Boundary, Box, Size, as_size, axis_bands, coefficient_bands, grids
 from fourierscale.functional.levels import Levels, Resolutions
+from fourierscale.functional.norms import InstanceNorm, LevelAffine, normalise
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import analyze, synthesize
 
@@ -27,17 +28,8 @@ Grid: TypeAlias = Literal["level", "common"]
 PoolKind: TypeAlias = Literal["max", "average"]
 """What pooling takes of each window."""
 
-
-@dataclass(frozen=True, eq=False)
-class InstanceNorm:
-    """The norm in front of an activation, with statistics of each level of its own."""
-
-    weight: Tensor | None = None
-    """Scale per level and channel, ``(len(levels), C)``."""
-    bias: Tensor | None = None
-    """Shift, likewise."""
-    eps: float = 1e-5
-    """Added to the variance."""
+HeadPool: TypeAlias = Literal["max", "average", "both"]
+"""What a classifier's head takes of each window."""
 
 
 @dataclass(frozen=True)
@@ -185,16 +177,15 @@ def nested_activation(
     activation: Callable[[Tensor], Tensor],
     *,
     axes: int = 2,
-    norm: InstanceNorm | None = None,
+    norm: InstanceNorm | LevelAffine | None = None,
     pool: Pooling | None = None,
     grid: Grid = "level",
     oversample: float = 1.0,
 ) -> Tensor:
-    r"""The scale-equivariant non-linearity :math:`\sigma_s` (the paper's Eqs. 14 and 15), with its instance norm.
+    r"""The scale-equivariant non-linearity :math:`\sigma_s` (the paper's Eqs. 14 and 15), with a norm in front of it.
 
-    Per level: instance norm with statistics of that level, then :math:`\sigma`, then pooling.
-    The statistics come from the coefficients by Parseval: the mean is ``C[0]``, the variance the sum of the other
-    squares.
+    Per level: the norm, then :math:`\sigma`, then pooling. The statistics of an instance norm are those of the level,
+    from the coefficients by Parseval: the mean is ``C[0]``, the variance the sum of the other squares.
 
     Args:
         coeffs: ``(..., C, 2K_1+1, ..., 2K_d+1)``.
@@ -221,7 +212,7 @@ def activate_levels(
     coeffs: Tensor,
     plan: Sequence[Level],
     activation: Callable[[Tensor], Tensor],
-    norm: InstanceNorm | None,
+    norm: InstanceNorm | LevelAffine | None,
     pool: Pooling,
 ) -> Tensor:
     """:func:`nested_activation` with its levels planned."""
@@ -229,14 +220,14 @@ def activate_levels(
     if norm is not None and coeffs.ndim <= axes:
         raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
 
-    def normalise(level: Level, read: list[Tensor]) -> list[Tensor]:
-        return read if norm is None else [_instance_norm(c, axes, level, norm) for c in read]
+    def normalise_each(level: Level, read: list[Tensor]) -> list[Tensor]:
+        return [normalise(coeffs, axes, level.index, norm) for coeffs in read]
 
     def activate(level: Level, x: Tensor) -> Tensor:
         x = activation(x)
         return pool_samples(x, pool.window, pool.kind, axes) if pool.window > 1 else x
 
-    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise)
+    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise_each)
 
 
 def nested_merge(
@@ -285,7 +276,7 @@ def nested_merge(
     def add_up(level: Level, read: list[Tensor]) -> list[Tensor]:
         total, pooled = read[0].clone(), read[1]
         total[corner(coefficient_bands(pooled, axes))] += pooled
-        return [total if norm is None else _instance_norm(total, axes, level, norm)]
+        return [normalise(total, axes, level.index, norm)]
 
     return _map_levels(pairs, plan, lambda level, x: activation(x), axes, add_up)
 
@@ -335,7 +326,7 @@ def level_pool(
     boxes: Sequence[Box],
     window: int,
     cells: int,
-    kind: PoolKind = "max",
+    kind: HeadPool = "max",
     boundary: Boundary = "circular",
 ) -> Tensor:
     """What the classifier's head sees of each level: its samples on one grid for all levels, pooled.
@@ -345,17 +336,23 @@ def level_pool(
         boxes: The bands of the levels.
         window: Samples per window and axis.
         cells: Windows per axis.
-        kind: ``"max"`` or ``"average"``.
+        kind: ``"max"``, ``"average"``, or ``"both"``: the maxima of all channels, then their means.
         boundary: What lies beyond the image's edge: the windows lie on the image alone.
 
     Returns:
-        ``(B, levels, C * cells^2)``.
+        ``(B, levels, C * cells^2)``, twice as many numbers for both.
 
     >>> level_pool(torch.randn(2, 3, 7, 7), [(1, 1), (3, 3)], 4, 2).shape
     torch.Size([2, 2, 12])
     """
     samples = [synthesize(coeffs[corner(box)], window * cells, boundary) for box in boxes]
-    return torch.stack([pool_samples(x, window, kind).flatten(1) for x in samples], dim=1)
+    return torch.stack([pool_cells(x, window, kind) for x in samples], dim=1)
+
+
+def pool_cells(x: Tensor, window: int, kind: HeadPool) -> Tensor:
+    """Samples ``(..., C, n_1, n_2)`` pooled, ``(..., C * cells)``; for both, maxima of all channels, then means."""
+    kinds: tuple[PoolKind, ...] = ("max", "average") if kind == "both" else (kind,)
+    return torch.cat([pool_samples(x, window, each).flatten(-3) for each in kinds], -1)
 
 
 def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tensor:
@@ -370,23 +367,6 @@ def pool_samples(x: Tensor, window: int, kind: PoolKind, axes: int = 2) -> Tenso
         windows = torch.unflatten(x, axis, (x.shape[axis] // window, window))
         x = windows.amax(axis) if kind == "max" else windows.mean(axis)
     return x
-
-
-def _instance_norm(coeffs: Tensor, axes: int, level: Level, norm: InstanceNorm) -> Tensor:
-    """Give every channel mean ``bias`` and standard deviation ``weight``, in the coefficients, by Parseval.
-
-    The mean is one coefficient and is replaced, not subtracted from samples: nothing cancels when it is large.
-    """
-    half = coeffs.dtype in (torch.float16, torch.bfloat16)
-    flat = coeffs.flatten(-axes).float() if half else coeffs.flatten(-axes)
-    waves = flat[..., 1:]
-    scale = (waves.square().sum(-1, keepdim=True) + norm.eps).rsqrt()
-    if norm.weight is not None:
-        scale = scale * norm.weight[level.index][:, None]
-    mean = torch.zeros_like(flat[..., :1])
-    if norm.bias is not None:
-        mean = mean + norm.bias[level.index][:, None]
-    return torch.unflatten(torch.cat([mean, waves * scale], -1).to(coeffs.dtype), -1, coeffs.shape[-axes:])
 
 
 def _input_band(pairs: Sequence[tuple[Tensor, int]], axes: int, size: Size | None) -> Box:

@@ -4,6 +4,7 @@ from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
 from fourierscale.models.fno import FNO
+from fourierscale.models.layers import ExactNet, LayerConfig
 from fourierscale.models.maps import MapModel, register_factory
 from fourierscale.models.preprocessing import Answer, Preprocessing
 from fourierscale.models.registry import (
@@ -15,22 +16,28 @@ from fourierscale.models.registry import (
     pretrained_info,
     register,
 )
+from fourierscale.models.resnet import PerLevelClassifier, ResidualNet, residual_classifier
 from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
-from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.scaleresnet import ScaleResNet
 from fourierscale.models.unet import UNet
 
 __all__ = [
     "FNO",
     "Answer",
     "Cost",
+    "ExactNet",
     "ImageModel",
     "LayerConfig",
     "MapModel",
     "ModelInfo",
+    "PerLevelClassifier",
     "Preprocessing",
+    "ResidualNet",
     "ScaleClassifier",
     "ScaleHead",
     "ScaleNet",
+    "ScaleResNet",
     "UNet",
     "WeightsError",
     "as_image_model",
@@ -44,5 +51,6 @@ __all__ = [
     "read_info",
     "register",
     "register_factory",
+    "residual_classifier",
     "save_model",
 ]

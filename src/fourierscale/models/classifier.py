@@ -12,17 +12,17 @@ from fourierscale import kernels
 from fourierscale.functional.bands import Boundary, Box, axis_bands, check_boundary, inside
 from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import PoolKind
+from fourierscale.functional.nested import HeadPool, pool_cells
+from fourierscale.functional.resample import corner
+from fourierscale.functional.transform import synthesize
 from fourierscale.models.contract import ImageModel, names_of_levels
-from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.layers import ExactNet
+from fourierscale.models.parted import PartedStages
 from fourierscale.nn import NestedModel
 from fourierscale.nn.checks import check_coefficients, choice, positive
 
 Head: TypeAlias = Literal["plain", "temperature", "cumulative", "average"]
 """How the levels' outputs become logits; see :class:`ScaleHead`."""
-
-HeadPool: TypeAlias = Literal["max", "average", "both"]
-"""What a head takes of each cell: the largest sample, the mean, or both of them."""
 
 
 def head_layers(features: int, hidden: int, classes: int) -> tuple[nn.Sequential, nn.Sequential]:
@@ -55,8 +55,10 @@ class ScaleHead(nn.Module):
         hidden: Width of the MLP.
         dropout: Dropout behind the hidden layer, one mask for all levels of an image.
         cells: Side of the grid of pooled features.
-        pool_kind: ``"max"``, ``"average"`` or ``"both"``.
+        pool_kind: ``"max"``, ``"average"``, or ``"both"``: maxima and means side by side.
         boundary: That of the net: cells lie on the image, not on what lies beyond its edge.
+        stages: Ordinary stages that see each level's samples before they are pooled, of a net that is exact only up
+            to here (:meth:`fourierscale.models.ScaleResNet.parted`).
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ScaleHead(nn.Module):
         cells: int = 2,
         pool_kind: HeadPool = "max",
         boundary: Boundary = "circular",
+        stages: PartedStages | None = None,
     ) -> None:
         super().__init__()
         choice(head, get_args(Head), "head")
@@ -85,19 +88,23 @@ class ScaleHead(nn.Module):
         self.pool_kind: HeadPool = pool_kind
         self.boundary = check_boundary(boundary)
         hidden = positive(hidden, "hidden")
-        self.window = -(-inside(max(self.levels.highest), boundary) // cells)
-        self._kinds: tuple[PoolKind, ...] = ("max", "average") if pool_kind == "both" else (pool_kind,)
-        self.inner, self.outer = head_layers(channels * cells**2 * len(self._kinds), hidden, classes)
+        self.stages = stages
+        rate, out = (1, channels) if stages is None else (stages.rate, stages.out_channels)
+        self.window = -(-inside(max(self.levels.highest), boundary) // (cells * rate))
+        pooled = out * cells**2 * (2 if pool_kind == "both" else 1)
+        self.inner, self.outer = head_layers(pooled, hidden, classes)
         self.steps = nn.Parameter(torch.zeros(len(self.levels))) if head != "plain" else None
 
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients ``(B, C, 2K+1, 2K+1)`` to logits ``(B, levels, classes)``, coarse to fine."""
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
-        pooled = [
-            kernels.level_pool(coeffs, levels, self.window, self.cells, kind, self.boundary) for kind in self._kinds
-        ]
-        hidden = self.inner(torch.cat(pooled, -1))  # of (B, L, C * cells^2) or twice as many
+        pooled = self._pooled(coeffs, levels)
+        with torch.autocast(coeffs.device.type, enabled=False):  # too small to be worth losing digits
+            return self._logits(pooled.to(coeffs.dtype), levels)
+
+    def _logits(self, pooled: Tensor, levels: tuple[Box, ...]) -> Tensor:
+        hidden = self.inner(pooled)
         if self.training and self.dropout > 0:
             # One mask for all levels, so that dropout does not disturb the order of their losses.
             hidden = hidden * nn.functional.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
@@ -106,13 +113,22 @@ class ScaleHead(nn.Module):
             return outputs
         positive_steps = nn.functional.softplus(self.steps)
         steps = torch.stack([positive_steps[self.levels.index(level)] for level in levels])[:, None]  # (L, 1)
-        inside = _levels_inside(len(box), *(k for level in levels for k in level), outputs.dtype, outputs.device)
+        inside = _levels_inside(len(levels[0]), *(k for level in levels for k in level), outputs.dtype, outputs.device)
         if self.head == "cumulative":
             return inside @ (steps * outputs)
         total = inside @ steps
         if self.head == "temperature":
             return total * outputs
         return total * (inside @ outputs) / inside.sum(1, keepdim=True)
+
+    def _pooled(self, coeffs: Tensor, levels: tuple[Box, ...]) -> Tensor:
+        """Pooled features of every level, ``(B, L, C * cells^2)``."""
+        if self.stages is None:
+            return kernels.level_pool(coeffs, levels, self.window, self.cells, self.pool_kind, self.boundary)
+        side = self.window * self.cells * self.stages.rate
+        samples = torch.stack([synthesize(coeffs[corner(box)], side, self.boundary) for box in levels])
+        maps = self.stages(samples, [self.levels.index(box) for box in levels])  # (L, B, C, n, n)
+        return pool_cells(maps, self.window, self.pool_kind).transpose(0, 1)
 
     def extra_repr(self) -> str:
         """Levels and options, for ``print(model)``."""
@@ -130,9 +146,11 @@ class ScaleClassifier(ImageModel):
     """Classify images of any resolution: a net that gives coefficients, and a :class:`ScaleHead`.
 
     Args:
-        net: A :class:`ScaleNet`, or a :class:`fourierscale.nn.NestedModel` whose domain is ``"coefficients"``.
+        net: A :class:`ScaleNet`, a :class:`ScaleResNet`, or a :class:`fourierscale.nn.NestedModel` whose domain is
+            ``"coefficients"``.
         head: The head.
 
+    >>> from fourierscale.models import ScaleNet
     >>> net = ScaleNet(1, [4, 8], range(8, 17))
     >>> model = ScaleClassifier(net, ScaleHead(8, 10, net.out_levels))
     >>> model(torch.rand(2, 1, 16, 16)).shape  # bands 3 to 7: five levels
@@ -143,7 +161,7 @@ class ScaleClassifier(ImageModel):
 
     domain = "coefficients"
 
-    def __init__(self, net: ScaleNet | NestedModel, head: ScaleHead) -> None:
+    def __init__(self, net: ExactNet | NestedModel, head: ScaleHead) -> None:
         super().__init__()
         if net.boundary != head.boundary:
             raise ValueError(
@@ -164,8 +182,7 @@ class ScaleClassifier(ImageModel):
     def features_and_logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Coefficients of the features, and logits ``(B, levels, classes)``, from one pass."""
         features = self.net(x)
-        with torch.autocast(x.device.type, enabled=False):  # a head is too small to be worth losing digits
-            return features, self.head(features)
+        return features, self.head(features)
 
     @property
     def levels(self) -> Levels:

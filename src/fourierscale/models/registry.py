@@ -12,9 +12,11 @@ from typing import Any
 
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel
+from fourierscale.models.layers import ExactNet, LayerConfig
 from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.models.resnet import residual_classifier
-from fourierscale.models.scalenet import LayerConfig, ScaleNet
+from fourierscale.models.scalenet import ScaleNet
+from fourierscale.models.scaleresnet import ScaleResNet
 from fourierscale.nn.checks import nearest
 
 
@@ -169,12 +171,25 @@ def restore_model(info: Mapping[str, Any], weights: bytes) -> ImageModel:
     return model.eval()
 
 
-def _scale_classifier(**options: Any) -> ScaleClassifier:
+def _classifier(kind: Callable[..., ExactNet], **options: Any) -> ScaleClassifier:
     """A :class:`ScaleClassifier` from flat options: those of its net, its layers and its head."""
     layers = {name: options.pop(name) for name in LAYER_OPTIONS if name in options}
     head = {"pool_kind" if name == "head_pool" else name: options.pop(name) for name in HEAD_OPTIONS if name in options}
-    net = ScaleNet(layers=LayerConfig(**layers), **options)
-    return ScaleClassifier(net, ScaleHead(net.out_channels, resolutions=net.out_levels, boundary=net.boundary, **head))
+    net = kind(layers=LayerConfig(**layers), **options)
+    stages = net.parted() if isinstance(net, ScaleResNet) else None
+    return ScaleClassifier(
+        net, ScaleHead(net.out_channels, resolutions=net.out_levels, boundary=net.boundary, stages=stages, **head)
+    )
+
+
+def _builder(kind: Callable[..., ExactNet]) -> Callable[..., ScaleClassifier]:
+    """What builds a classifier around a net of this kind, with all its options as keywords."""
+
+    def build(**options: Any) -> ScaleClassifier:
+        return _classifier(kind, **options)
+
+    build.__signature__ = inspect.Signature([*_parameters(kind, ("layers",)), *_LAYERS, *_HEAD])  # type: ignore[attr-defined]
+    return build
 
 
 def _parameters(function: Callable[..., Any], left_out: Sequence[str], **renamed: str) -> list[inspect.Parameter]:
@@ -187,25 +202,35 @@ def _parameters(function: Callable[..., Any], left_out: Sequence[str], **renamed
 
 
 _LAYERS = _parameters(LayerConfig, ())
-_HEAD = _parameters(ScaleHead, ("channels", "resolutions", "boundary"), pool_kind="head_pool")
+_HEAD = _parameters(ScaleHead, ("channels", "resolutions", "boundary", "stages"), pool_kind="head_pool")
 LAYER_OPTIONS, HEAD_OPTIONS = ([parameter.name for parameter in part] for part in (_LAYERS, _HEAD))
-_scale_classifier.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [*_parameters(ScaleNet, ("layers",)), *_LAYERS, *_HEAD]
-)
+_SCALENET, _SCALERESNET = _builder(ScaleNet), _builder(ScaleResNet)
 DIGITS = {"in_channels": 1, "classes": 10, "widths": (32, 64, 100, 100), "resolutions": range(8, 29)}
+PHOTOGRAPHS = {
+    "in_channels": 3,
+    "classes": 10,
+    "resolutions": range(48, 97, 8),
+    "norm": "batch",
+    "grid": "common",
+    "pointwise": False,
+    "head": "temperature",
+    "head_pool": "both",
+    "hidden": 256,
+    "dropout": 0.5,
+}
 
 
 register(
     ModelInfo(
         name="scalenet-mnist",
-        build=_scale_classifier,
+        build=_SCALENET,
         description="the paper's MNIST network: 1-32-64-100-100, 5x5 taps, equivariant at 8 to 28 pixels",
         recipe="mnist-paper",
         defaults=DIGITS,
     ),
     ModelInfo(
         name="scalenet-stl10",
-        build=_scale_classifier,
+        build=_SCALENET,
         description="the paper's STL-10 network: three residual blocks, two poolings, equivariant at 48 to 96 pixels",
         recipe="stl10-paper",
         defaults={
@@ -231,8 +256,22 @@ register(
         for end, widths in (("", (64, 128, 256)), ("-small", (32, 64, 128)))
     ),
     ModelInfo(
+        name="scaleresnet-stl10",
+        build=_SCALERESNET,
+        description="a residual net of today, exact layer by layer: 64-128-256, equivariant at 48 to 96 pixels",
+        recipe="stl10-residual",
+        defaults={**PHOTOGRAPHS, "widths": (64, 128, 256)},
+    ),
+    ModelInfo(
+        name="scaleresnet-stl10-small",
+        build=_SCALERESNET,
+        description="the same at half the width, 32-64-128",
+        recipe="stl10-residual",
+        defaults={**PHOTOGRAPHS, "widths": (32, 64, 128)},
+    ),
+    ModelInfo(
         name="scalenet-folder",
-        build=_scale_classifier,
+        build=_SCALENET,
         description="three small residual blocks, for a folder of images of yours: equivariant at 24 to 96 pixels",
         recipe="folder",
         defaults={
@@ -250,7 +289,7 @@ register(
     ),
     ModelInfo(
         name="scalenet-tiny",
-        build=_scale_classifier,
+        build=_SCALENET,
         description="two small blocks, for tests and the demo: equivariant at 8, 12, ..., 28 pixels",
         recipe="tiny",
         defaults={

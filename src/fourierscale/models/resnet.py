@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.models.classifier import HeadPool, ScaleClassifier, ScaleHead, head_layers
+from fourierscale.functional.nested import HeadPool
+from fourierscale.models.classifier import ScaleClassifier, ScaleHead, head_layers
 from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.nn.checks import choice
 from fourierscale.nn.nested_model import NestedModel, Statistics
@@ -21,7 +22,7 @@ __all__ = ["Made", "PerLevelClassifier", "ResidualBody", "ResidualNet", "Residua
 Made: TypeAlias = Literal["bare", "bare-every-size", "consistent", "exact"]
 """What is made of a plain net; see :func:`residual_classifier`."""
 
-POOLS = {"max": F.adaptive_max_pool2d, "average": F.adaptive_avg_pool2d}
+POOLS: dict[str, Callable[[Tensor, int], Tensor]] = {"max": F.adaptive_max_pool2d, "average": F.adaptive_avg_pool2d}
 
 
 class ResidualBlock(nn.Module):
@@ -176,7 +177,7 @@ class PerLevelClassifier(ImageModel):
             if self.steps is None:
                 return logits
             scales = F.softplus(self.steps).cumsum(0)
-            return logits * torch.stack([scales[passes[number].index] for number in chosen])[:, None]
+            return logits * torch.stack([scales[passes[number].row] for number in chosen])[:, None]
 
     @property
     def levels(self) -> Levels:

@@ -4,45 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from fourierscale.functional.bands import Boundary, period
-from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import Grid, PoolKind
-from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ScaleResidual, ToCoefficients
-from fourierscale.nn.checks import positive
-from fourierscale.nn.nested import Norm
+from fourierscale.functional.bands import Boundary
+from fourierscale.functional.levels import Resolutions
+from fourierscale.models.layers import ExactNet, LayerConfig, per_part
+from fourierscale.nn import LocalFourierConv2d, ScaleResidual
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerConfig:
-    """What the layers of a :class:`ScaleNet` are made of.
-
-    Attributes:
-        activation: Name of the activation.
-        norm: ``"instance"`` or ``"none"``.
-        grid: ``"level"`` or ``"common"``, where each level is sampled.
-        oversample: Samples per axis relative to that grid.
-        pool_kind: ``"max"`` or ``"average"``.
-        pointwise: Whether each Fourier layer has a 1x1 path beside its kernel, as in the paper.
-        local: Whether kernels are local; if not, every frequency has a weight (the ablation "w/o local filter").
-        nested: Whether activations are scale-equivariant; if not, they act on the input's own grid alone (the
-            ablation "w/o scale-equivariant ReLU").
-    """
-
-    activation: str = "relu"
-    norm: Norm = "instance"
-    grid: Grid = "level"
-    oversample: float = 1.0
-    pool_kind: PoolKind = "max"
-    pointwise: bool = True
-    local: bool = True
-    nested: bool = True
-
-
-class ScaleNet(nn.Module):
+class ScaleNet(ExactNet):
     """Scale-equivariant features of an image of any resolution.
 
     Each block is a Fourier layer and a scale-equivariant activation, the paper's MNIST network. With ``residual``
@@ -84,77 +55,39 @@ class ScaleNet(nn.Module):
         boundary: Boundary = "circular",
         layers: LayerConfig = LayerConfig(),  # noqa: B008
     ) -> None:
-        super().__init__()
         if isinstance(widths, (int, str)) or not widths:
             raise ValueError(f"widths must be a list with the channels of each block, got {widths!r}")
-        self.in_channels = positive(in_channels, "in_channels")
-        self.door = ToCoefficients(2, boundary)
-        self.levels = Levels(resolutions)
-        kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
-        own = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
-        reference = period(own, boundary)
-
-        bias = layers.norm == "none"  # an instance norm replaces the mean, so a bias in front of it would be dead
-
-        def conv(inputs: int, outputs: int, taps: int, pointwise: bool = layers.pointwise) -> nn.Module:
-            if layers.local:
-                return LocalFourierConv2d(inputs, outputs, taps, reference, bias, pointwise)
-            return FourierConv2d(inputs, outputs, _broadcast(levels.highest), bias, pointwise)
-
-        def activate(channels: int, window: int = 1) -> nn.Module:
-            return ScaleActivation2d(
-                channels,
-                # Below its lowest level an input is a level of its own: the plain activation.
-                levels if layers.nested else [_broadcast(levels.highest)],
-                layers.activation,
-                layers.norm,
-                layers.grid if layers.nested else "level",
-                layers.oversample,
-                window,
-                layers.pool_kind,
-            )
-
-        levels, channels = self.levels.periods(boundary), in_channels  # layers see periods, whatever they hold
+        super().__init__(in_channels, resolutions, boundary)
+        count = len(widths)
+        kernels, pools = (
+            per_part(value, count, name, "block") for value, name in ((kernel_size, "kernel_size"), (pool, "pool"))
+        )
+        place, channels = self.entrance(reference_size), in_channels
+        bias = layers.norm == "none"  # a norm replaces or subtracts the mean: a bias in front of it would be dead
         blocks: list[nn.Module] = []
         if residual:
-            blocks.append(nn.Sequential(LocalFourierConv2d(channels, stem, 1, reference, bias), activate(stem)))
+            entry = LocalFourierConv2d(channels, stem, 1, place.reference, bias)
+            blocks.append(nn.Sequential(entry, layers.activate(stem, place)))
             channels = stem
         for width, taps, window in zip(widths, kernels, pools, strict=True):
-            layer = conv(channels, width, taps)
             if residual:
                 body = nn.Sequential(
-                    conv(channels, width, taps, False), activate(width), conv(width, width, taps, False)
+                    layers.conv(channels, width, taps, place, bias),
+                    layers.activate(width, place),
+                    layers.conv(width, width, taps, place, bias),
                 )
-                layer = ScaleResidual(body, LocalFourierConv2d(channels, width, 1, reference, bias=False))
-            blocks.append(nn.Sequential(layer, activate(width, window)))
-            levels, channels, reference = levels.pooled(window), width, -(-reference // window)
+                shortcut = LocalFourierConv2d(channels, width, 1, place.reference, bias=False)
+                layer: nn.Module = ScaleResidual(body, shortcut)
+            else:
+                layer = layers.conv(channels, width, taps, place, bias, layers.pointwise)
+            blocks.append(nn.Sequential(layer, layers.activate(width, place, window)))
+            place, channels = place.pooled(window), width
         self.blocks = nn.Sequential(*blocks)
         self.out_channels = channels
-        self.out_levels = levels
+        self.out_levels = place.levels
         self.rate = math.prod(pools)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to coefficients of the features."""
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
-                + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
-            )
-        features: Tensor = self.blocks(self.door(x))
+        features: Tensor = self.blocks(self.enter(x))
         return features
-
-    @property
-    def boundary(self) -> Boundary:
-        """What lies beyond the image's edge."""
-        return self.door.boundary
-
-
-def _per_block(value: int | Sequence[int], widths: Sequence[int], name: str) -> list[int]:
-    values = [value] * len(widths) if isinstance(value, int) else list(value)
-    if len(values) != len(widths):
-        raise ValueError(f"{name} must be one int or one per block ({len(widths)}), got {value!r}")
-    return [positive(v, name) for v in values]
-
-
-def _broadcast(highest: tuple[int, ...]) -> tuple[int, ...]:
-    return highest * 2 if len(highest) == 1 else highest

@@ -20,12 +20,15 @@ from fourierscale.nn.nested import (
     ScalePool3d,
 )
 from fourierscale.nn.nested_model import NestedModel, equivariant
+from fourierscale.nn.norms import BatchNorm, LevelBatchNorm
 from fourierscale.nn.structure import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
 
 __all__ = [
+    "BatchNorm",
     "FourierConv1d",
     "FourierConv2d",
     "FourierConv3d",
+    "LevelBatchNorm",
     "LocalFourierConv1d",
     "LocalFourierConv2d",
     "LocalFourierConv3d",

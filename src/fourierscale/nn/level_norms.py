@@ -76,7 +76,7 @@ def give_levels_norms(model: nn.Module, levels: int, level: LevelIndex) -> nn.Mo
     }
     for part in model.modules():
         for name, child in part._modules.items():
-            if child in replaced:
+            if child is not None and child in replaced:
                 part._modules[name] = replaced[child]
     return model
 

@@ -22,7 +22,7 @@ __all__ = ["LevelOutputs", "LevelPass", "find_rates"]
 class LevelPass(NamedTuple):
     """One pass of a model: a level and where it is sampled."""
 
-    index: int
+    row: int
     """Row of the norms and temperatures of this level."""
     band: Box
     """Band of the image that is read."""
@@ -93,7 +93,7 @@ class LevelOutputs:
         given = list(self._any() if leaves is None else leaves)
         for n, rate in zip(self.numbers, self.rates, strict=True):
             if rate is None:
-                given[n] = given[n] if self.scales is None else given[n] * self.scales[one.index]
+                given[n] = given[n] if self.scales is None else given[n] * self.scales[one.row]
                 continue
             coeffs = self.maps[n][corner(one.writes(rate))]
             given[n] = coeffs if size_of is None else synthesize(coeffs, size_of(rate), self.boundary)
@@ -165,13 +165,14 @@ def _rate(first: Tensor, second: Tensor, size: Box, other: Box) -> int | None:
 
 
 def _warn_of_probabilities(maps: Tensor) -> None:
-    if not maps.is_meta and maps.shape[1] > 1 and bool((maps >= 0).all()):
-        if torch.allclose(maps.float().sum(1), torch.ones_like(maps[:, 0], dtype=torch.float32), atol=1e-3):
-            warnings.warn(
-                "the model gives probabilities: what is put together from levels need not lie between 0 and 1; return "
-                "logits, and take the softmax behind",
-                stacklevel=6,
-            )
+    if maps.is_meta or maps.shape[1] == 1 or bool((maps < 0).any()):
+        return
+    if bool(((maps.float().sum(1) - 1).abs() < 1e-3).all()):
+        warnings.warn(
+            "the model gives probabilities: what is put together from levels need not lie between 0 and 1; return "
+            "logits, and take the softmax behind",
+            stacklevel=6,
+        )
 
 
 def _tensors(output: Any) -> list[Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, TypeAlias, get_args
 
@@ -9,11 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale import kernels
+from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import Grid, InstanceNorm, Pooling, PoolKind, nested_merge
+from fourierscale.functional.nested import Grid, Pooling, PoolKind, nested_merge, plan_levels
+from fourierscale.functional.norms import InstanceNorm, LevelAffine, level_moments
 from fourierscale.nn.checks import check_coefficients, choice, positive
+from fourierscale.nn.norms import BatchNorm, LevelBatchNorm
 
-Norm: TypeAlias = Literal["instance", "none"]
+Norm: TypeAlias = Literal["instance", "batch", "none"]
 """Normalisation in front of an activation."""
 
 
@@ -46,7 +50,7 @@ class _ScaleActivation(_Nested):
         channels: int,
         resolutions: Resolutions,
         activation: str | Callable[[Tensor], Tensor] = "relu",
-        norm: Norm = "instance",
+        norm: Norm | BatchNorm = "instance",
         grid: Grid = "level",
         oversample: float = 1.0,
         pool: int = 1,
@@ -56,27 +60,40 @@ class _ScaleActivation(_Nested):
         super().__init__(resolutions, grid, oversample)
         self.channels = positive(channels, "channels")
         self.pool = positive(pool, "pool")
-        choice(norm, get_args(Norm), "norm")
+        options = norm if isinstance(norm, BatchNorm) else BatchNorm(eps=eps)
+        kind = "batch" if isinstance(norm, BatchNorm) else norm
+        choice(kind, get_args(Norm), "norm")
         choice(pool_kind, get_args(PoolKind), "pooling")
-        self.norm: Norm = norm
+        self.norm: Norm = kind
         self.pool_kind: PoolKind = pool_kind
         self.eps = eps
         self.activation = _checked_activation(activation)
-        self.weight, self.bias = _norm_parameters(self.levels, channels, norm)
+        self.weight, self.bias = _norm_parameters(self.levels, channels, kind)
+        self.batch_norm = LevelBatchNorm(len(self.levels), channels, options) if kind == "batch" else None
 
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients ``(..., C, 2K_1+1, ...)`` to coefficients of band ``K // pool``."""
-        check_coefficients(coeffs, self.axes, self.channels, type(self).__name__)
+        box = check_coefficients(coeffs, self.axes, self.channels, type(self).__name__)
         return kernels.nested_activation(
             coeffs,
             self.levels,
             self.activation,
             axes=self.axes,
-            norm=InstanceNorm(self.weight, self.bias, self.eps) if self.norm == "instance" else None,
+            norm=self._norm(coeffs, box),
             pool=Pooling(self.pool, self.pool_kind),
             grid=self.grid,
             oversample=self.oversample,
         )
+
+    def _norm(self, coeffs: Tensor, box: Box) -> InstanceNorm | LevelAffine | None:
+        if self.batch_norm is None:
+            return InstanceNorm(self.weight, self.bias, self.eps) if self.norm == "instance" else None
+        if not self.training:
+            return self.batch_norm.running()
+        plan = plan_levels(self.levels, box, pool=self.pool)
+        mean, variance = level_moments(coeffs, [level.reads for level in plan])
+        images = math.prod(coeffs.shape[: -self.axes - 1])
+        return self.batch_norm.batch(mean, variance, [level.index for level in plan], images)
 
     def extra_repr(self) -> str:
         """Channels, levels and options."""
@@ -95,7 +112,7 @@ def _checked_activation(activation: str | Callable[[Tensor], Tensor]) -> str | C
 
 def _norm_parameters(levels: Levels, channels: int, norm: Norm) -> tuple[nn.Parameter | None, nn.Parameter | None]:
     """Scale and shift per level and channel."""
-    if norm == "none":
+    if norm != "instance":
         return None, None
     shape = (len(levels), channels)
     return nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
@@ -121,7 +138,7 @@ class _ScaleMerge(_Nested):
     ) -> None:
         super().__init__(resolutions, grid, oversample)
         self.channels, self.rate = positive(channels, "channels"), positive(rate, "rate")
-        choice(norm, get_args(Norm), "norm")
+        choice(norm, ("instance", "none"), "norm")
         self.norm: Norm = norm
         self.eps = eps
         self.activation = _checked_activation(activation)
@@ -195,7 +212,10 @@ class ScaleActivation2d(_ScaleActivation):
         resolutions: A list, a range, ``"all"`` or :class:`fourierscale.Levels`: the resolutions of this layer's input
             at which the net is to be equivariant.
         activation: ``"relu"``, ``"gelu"``, ``"silu"``, ``"tanh"``, ``"leaky_relu"``, ``"identity"`` or a callable.
-        norm: ``"instance"`` or ``"none"``.
+        norm: ``"instance"``, ``"batch"``, ``"none"`` or a :class:`BatchNorm` with options. A batch norm takes the
+            mean and variance of each level over the batch in training
+            (:func:`fourierscale.functional.level_moments`), and running averages of them in evaluation: there it is a
+            constant scale and shift for each level.
         grid: ``"level"`` samples each level on its own smallest grid: fastest. ``"common"`` samples every level on
             the grid of the highest resolution: less aliasing, and shifts by its samples are exact.
         oversample: Samples per axis relative to that grid; more means less aliasing and better shift-equivariance.
@@ -204,7 +224,8 @@ class ScaleActivation2d(_ScaleActivation):
         eps: Added to the variance of the norm.
 
     Parameters (norm ``"instance"``): ``weight`` and ``bias``, one per level and channel, initially 1 and 0. An open
-    set (``"all"``) shares one pair per channel among its levels.
+    set (``"all"``) shares one pair per channel among its levels. Those of a batch norm are in ``batch_norm``, with its
+    running averages; by default all levels share one pair per channel.
     """
 
     axes = 2

@@ -68,8 +68,8 @@ def write_map_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
 
 
 MASK_TEXT = (
-    "Each row is one image: the image, its true mask, and the mask at each resolution, of the image really downscaled to "
-    "it. Below each, in orange, the pixels whose class differs from that of the large image's map, downscaled."
+    "Each row is one image: the image, its true mask, and the mask at each resolution, of the image really downscaled "
+    "to it. Below each, in orange, the pixels whose class differs from that of the large image's map, downscaled."
 )
 FIELD_TEXT = (
     "Each row is one field: what was given, the true answer, and the model's answer at each resolution. Below each, in "

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from fourierscale.nn import (
+    LevelBatchNorm,
     ScaleActivation1d,
     ScaleActivation2d,
     ScaleActivation3d,
@@ -20,7 +21,7 @@ from fourierscale.training.config import OptimConfig
 
 __all__ = ["lr_factor", "make_optimizer", "parameter_groups"]
 
-# norms of the activations have one weight per level and channel: two axes, but not a matrix
+# norms of the levels have one weight per level and channel: two axes, but not a matrix
 NOT_MATRICES = (
     ScaleActivation1d,
     ScaleActivation2d,
@@ -28,6 +29,7 @@ NOT_MATRICES = (
     ScaleMerge1d,
     ScaleMerge2d,
     ScaleMerge3d,
+    LevelBatchNorm,
     nn.LayerNorm,
     nn.GroupNorm,
     nn.modules.batchnorm._NormBase,

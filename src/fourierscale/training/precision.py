@@ -34,7 +34,8 @@ def resolve_precision(train: TrainConfig) -> Precision:
 @functools.cache
 def _gain() -> float:
     """How much faster a convolution is in bfloat16 than in single precision on this processor; some milliseconds."""
-    if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if not available or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return 0.0
     x, weight = torch.ones(8, 64, 48, 48), torch.ones(64, 64, 3, 3)
 

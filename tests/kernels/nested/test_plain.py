@@ -8,7 +8,7 @@ from torch import nn
 
 from fourierscale import functional as F
 from fourierscale import kernels
-from fourierscale.functional import InstanceNorm, Levels, Pooling
+from fourierscale.functional import InstanceNorm, LevelAffine, Levels, Pooling
 from fourierscale.kernels.layout import channel_first, frequency_first
 from fourierscale.kernels.nested import plain
 from fourierscale.kernels.nested.task import Task
@@ -22,7 +22,7 @@ odd = st.integers(0, 5).map(lambda k: 2 * k + 1)
     odd,
     odd,
     st.sampled_from(sorted(kernels.ACTIVATIONS)),
-    st.booleans(),
+    st.sampled_from([None, InstanceNorm, LevelAffine]),
     st.sampled_from([(1, "max"), (2, "max"), (3, "average")]),
     st.sampled_from([("level", 1.0), ("common", 1.0), ("level", 1.5)]),
 )
@@ -37,12 +37,12 @@ def test_nested_activation_is_that_of_the_specification(levels, rows, columns, n
         x,
         levels,
         kernels.ACTIVATIONS[name].function,
-        norm=InstanceNorm(*affine) if norm else None,
+        norm=norm(*affine) if norm else None,
         pool=pool,
         grid=grid,
         oversample=oversample,
     )
-    task = Task("plain", name, 1e-5 if norm else None, pool, tuple(plan))
+    task = Task("plain", name, 1e-5 if norm is InstanceNorm else None, pool, tuple(plan), norm is LevelAffine)
     value = channel_first(plain.nested_activation(frequency_first(x, 2), *affine, task), x.shape[:-3])
     torch.testing.assert_close(value, expected)
 

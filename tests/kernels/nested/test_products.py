@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fourierscale import functional as F
 from fourierscale import kernels
-from fourierscale.functional import InstanceNorm, Levels, Pooling
+from fourierscale.functional import InstanceNorm, LevelAffine, Levels, Pooling
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import products
 from fourierscale.kernels.layout import frequency_first
@@ -33,7 +33,7 @@ def chains(draw, axes):
 @given(
     st.integers(1, 3).flatmap(lambda axes: st.tuples(st.just(axes), chains(axes))),
     st.sampled_from(sorted(kernels.ACTIVATIONS)),
-    st.booleans(),
+    st.sampled_from([None, InstanceNorm, LevelAffine]),
     st.sampled_from([(1, "max"), (2, "max"), (3, "max"), (2, "average")]),
     st.sampled_from([("level", 1.0), ("common", 1.0), ("level", 1.5)]),
     DTYPES,
@@ -55,7 +55,7 @@ def test_nested_activation(case, activation, norm, pooling, sampling, dtype, see
             levels,
             kernels.ACTIVATIONS[activation].function if specified else activation,
             axes=axes,
-            norm=InstanceNorm(weight, bias) if norm else None,
+            norm=norm(weight, bias) if norm else None,
             pool=Pooling(*pooling),
             grid=sampling[0],
             oversample=sampling[1],

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fourierscale.functional.bands import coefficient_bands, grids
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import Grid, InstanceNorm, Pooling, PoolKind, activate_levels
+from fourierscale.functional.nested import Grid, Pooling, PoolKind, activate_levels
+from fourierscale.functional.norms import InstanceNorm, LevelAffine
 from fourierscale.kernels.layout import NoAutocast, channel_first, frequency_first
 from fourierscale.kernels.nested import plain, products
 from fourierscale.kernels.nested.activations import ACTIVATIONS, name_of
@@ -26,7 +27,7 @@ def nested_activation(
     activation: str | Callable[[Tensor], Tensor],
     *,
     axes: int = 2,
-    norm: InstanceNorm | None = None,
+    norm: InstanceNorm | LevelAffine | None = None,
     pool: Pooling | None = None,
     grid: Grid = "level",
     oversample: float = 1.0,
@@ -39,12 +40,12 @@ def nested_activation(
     pool = pool or Pooling()
     plan = make_plan(Levels(levels), coefficient_bands(coeffs, axes), pool.window, grid, oversample)
     name = name_of(activation)
-    route = choose_route(coeffs, plan, name, pool.window)
+    route = choose_route(coeffs, plan, name, pool.window, isinstance(norm, LevelAffine))
     if name is None or route == "specification":
         function = ACTIVATIONS[activation].function if isinstance(activation, str) else activation
         return activate_levels(coeffs, plan.levels, function, norm, pool)
     text = encode(route, name, norm, pool, plan)
-    weight, bias = (None, None) if norm is None else (norm.weight, norm.bias)
+    weight, bias = _parameters(norm)
     with NoAutocast(coeffs) as dtype:
         x = frequency_first(coeffs.to(dtype), axes)
         if route == "plain":
@@ -52,6 +53,12 @@ def nested_activation(
         else:
             y = activate(x, weight, bias, text)
         return channel_first(y, coeffs.shape[: -axes - 1])
+
+
+def _parameters(norm: InstanceNorm | LevelAffine | None) -> tuple[Tensor | None, Tensor | None]:
+    if isinstance(norm, LevelAffine):
+        return norm.scale, norm.shift
+    return (None, None) if norm is None else (norm.weight, norm.bias)
 
 
 def nested_pool(
@@ -124,7 +131,9 @@ def _by_specification(
     gradient: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, text: str
 ) -> tuple[Any, ...]:
     task = decode(text)
-    norm = None if task.eps is None else InstanceNorm(weight, bias, task.eps)
+    norm: InstanceNorm | LevelAffine | None = None if task.eps is None else InstanceNorm(weight, bias, task.eps)
+    if weight is not None and bias is not None and task.affine:
+        norm = LevelAffine(weight, bias)
     coeffs = channel_first(x, x.shape[-2:-1])
     y = activate_levels(coeffs, task.levels, ACTIVATIONS[task.activation].function, norm, task.pool)
     inputs = [t for t in (x, weight, bias) if t is not None]

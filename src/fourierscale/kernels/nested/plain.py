@@ -24,11 +24,12 @@ def nested_activation(x: Tensor, weight: Tensor | None, bias: Tensor | None, tas
     if task.norm:  # the norm replaces the mean: without it, the new mean is a number added to the samples
         first = torch.cat([torch.zeros_like(flat[:1, :1]), flat[:1, 1:]], 1)
         flat = torch.cat([first, flat[1:]])
-    scale, shift, _ = statistics(x, weight, bias, factors, task.eps, flat.to(factors.rows.dtype).square())
+    squares = flat.to(factors.rows.dtype).square() if task.norm else None
+    scale, shift, _ = statistics(x, weight, bias, factors, task.eps, squares)
     output: Tensor | None = None
     for i, level in enumerate(factors.levels):
         c = flat[level.read]
-        z = _synthesize(c * scale[i], level) + shift[i] if task.norm else _synthesize(c, level)
+        z = _synthesize(c * scale[i], level) + shift[i] if len(scale) else _synthesize(c, level)
         samples = pool_windows(ACTIVATIONS[task.activation].function(z), task.pool.window, task.pool.kind)
         output = _frame(output, samples, level)
     assert output is not None

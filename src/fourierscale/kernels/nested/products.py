@@ -40,7 +40,7 @@ def nested_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: 
         first, second = workspace(flat, part, samples, 2)
         for i, level in enumerate(level_products(task, size, x.dtype, x.device, part.stop - part.start)):
             coeffs, target = shares(flat, part, level.shares), shares(output, part, level.shares)
-            _read(coeffs[level.read], scale, shift, i, part, first)
+            _read(coeffs[level.read], scale, shift, i, part, first, task.affine)
             z = run(level.synthesis, first, second, first)
             p = _pool(activate(contiguous(z, level.samples)), task.pool)
             spare = second if z is first else first
@@ -66,22 +66,26 @@ def nested_backward(
         for i, level in enumerate(level_products(task, size, x.dtype, x.device, part.stop - part.start)):
             coeffs, above, below = (shares(t, part, level.shares) for t in (flat, dy, dx))
             coeffs, below = coeffs[level.read], below[level.read]
-            _read(coeffs, scale, shift, i, part, first)
+            _read(coeffs, scale, shift, i, part, first, task.affine)
             z = run(level.synthesis, first, second, first)
             spare = second if z is first else first
             for rim in level.rims:
                 rim.adjoint.write(above[rim.place], spare, third)
             dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), task)
             dc = contiguous(run(level.adjoint, dp.contiguous(), second, first), level.coefficients)
-            if task.norm:
+            if len(scale):
                 mean = _mean(dc)
                 _row(d_shift, i, part, level.shares).copy_(mean)
-                mean.zero_()
+                if task.norm:
+                    mean.zero_()
                 products = torch.mul(dc, coeffs, out=contiguous(third, level.coefficients))
                 torch.sum(products.flatten(1, -2), 1, out=_row(d_scale, i, part, level.shares))
                 below.addcmul_(dc, _everywhere(_row(scale, i, part, level.shares), axes))
             else:
                 below += dc
+    if task.affine:
+        d_scale, d_shift = (_per_level(t, x, p, factors) for t, p in ((d_scale, weight), (d_shift, bias)))
+        return torch.unflatten(dx, -1, x.shape[axes:]), d_scale, d_shift
     if not task.norm:
         return torch.unflatten(dx, -1, x.shape[axes:]), x.new_empty(0), x.new_empty(0)
     # scale = weight / sqrt(variance + eps), and a coefficient counts in the variance of every level that reads it
@@ -110,13 +114,18 @@ def statistics(
     eps: float | None,
     squares: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scale and mean per level, image and channel, ``(levels, B * C)``, and the inverse standard deviation.
+    """Scale and shift per level, image and channel, ``(levels, B * C)``, and the inverse standard deviation.
 
-    ``squares`` are those of all coefficients but the mean, whose is zero; they are computed if not given.
+    Without ``eps`` scale and shift are the parameters, and there is nothing where there are none. ``squares`` are
+    those of all coefficients but the mean, whose is zero; they are computed if not given.
     """
-    if eps is None:
-        return (x.new_empty(0),) * 3
     rows = factors.rows
+    if eps is None:
+        if weight is None or bias is None:
+            return (x.new_empty(0),) * 3
+        own = (rows.mT @ p[: len(rows)].to(rows.dtype) for p in (weight, bias))  # (L, C)
+        scale, shift = (p[:, None].expand(-1, x.shape[-2], -1).flatten(1).to(x.dtype) for p in own)
+        return scale, shift, scale
     if squares is None:
         squares = x.to(rows.dtype).square()
         squares[(0,) * (x.ndim - 2)] = 0
@@ -144,12 +153,16 @@ def level_sums(squares: Tensor, within: Sequence[Tensor]) -> Tensor:
     return sums
 
 
-def _read(coeffs: Tensor, scale: Tensor, shift: Tensor, i: int, part: slice, space: Tensor) -> None:
+def _read(coeffs: Tensor, scale: Tensor, shift: Tensor, i: int, part: slice, space: Tensor, affine: bool) -> None:
     """Write what a level reads, normalised, at the beginning of a space."""
     c = contiguous(space, coeffs.shape)
     if scale.numel():
         torch.mul(coeffs, _everywhere(_row(scale, i, part, len(c)), c.ndim - 2), out=c)
-        _mean(c).copy_(_row(shift, i, part, len(c)))
+        row = _row(shift, i, part, len(c))
+        if affine:
+            _mean(c).add_(row)
+        else:
+            _mean(c).copy_(row)
     else:
         c.copy_(coeffs)
 

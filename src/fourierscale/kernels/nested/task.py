@@ -11,7 +11,8 @@ from torch import Tensor
 
 from fourierscale.functional.bands import Box, grids
 from fourierscale.functional.levels import Levels
-from fourierscale.functional.nested import Grid, InstanceNorm, Level, Pooling, plan_levels
+from fourierscale.functional.nested import Grid, Level, Pooling, plan_levels
+from fourierscale.functional.norms import InstanceNorm, LevelAffine
 from fourierscale.kernels.choice import COMMON_GRID, OWN_GRID, fits_tiles, implementation
 from fourierscale.kernels.layout import is_chain
 from fourierscale.kernels.nested.activations import ACTIVATIONS
@@ -48,14 +49,17 @@ def make_plan(levels: Levels, box: Box, window: int, grid: Grid, oversample: flo
     return Plan(plan, text, is_chain(level.writes for level in plan), is_common, longest, side)
 
 
-def choose_route(x: Tensor, plan: Plan, activation: str | None, window: int) -> Route:
-    """How an activation, by its name in the table, runs on coefficients ``(..., C, n_1, ..., n_d)``."""
+def choose_route(x: Tensor, plan: Plan, activation: str | None, window: int, affine: bool = False) -> Route:
+    """How an activation, by its name in the table, runs on coefficients ``(..., C, n_1, ..., n_d)``.
+
+    ``affine``: whether a scale and a shift stand in front of it, which fused kernels do not have.
+    """
     axes = len(plan.levels[0].grid)
     if activation is None or x.ndim <= axes or not plan.is_chain or not by_products(plan.longest, x):
         return "specification"
     entry, image = ACTIVATIONS[activation], axes == 2
     limit, widest = (COMMON_GRID, 2) if plan.is_common else (OWN_GRID, 1)
-    fused = image and entry.triton is not None and window <= widest and fits_tiles(x, plan.side, limit)
+    fused = image and not affine and entry.triton is not None and window <= widest and fits_tiles(x, plan.side, limit)
     engine = implementation(x, fused=fused, plain=image)
     if engine == "plain":
         return "plain"
@@ -73,24 +77,26 @@ class Task:
     route: Route
     activation: str
     eps: float | None
-    """Added to the variance; None where there is no norm."""
+    """Added to the variance of an instance norm; None where there is none."""
     pool: Pooling
     levels: tuple[Level, ...]
+    affine: bool = False
+    """Whether there is a scale and a shift per level and channel instead."""
 
     @property
     def norm(self) -> bool:
-        """Whether there is a norm."""
+        """Whether there is an instance norm."""
         return self.eps is not None
 
 
-def encode(route: Route, activation: str, norm: InstanceNorm | None, pool: Pooling, plan: Plan) -> str:
+def encode(route: Route, activation: str, norm: InstanceNorm | LevelAffine | None, pool: Pooling, plan: Plan) -> str:
     """A task as the text that an operator of torch takes."""
-    eps = None if norm is None else norm.eps
-    return f"({route!r}, {activation!r}, {eps!r}, {pool.window!r}, {pool.kind!r}, {plan.text})"
+    eps, affine = (norm.eps if isinstance(norm, InstanceNorm) else None), isinstance(norm, LevelAffine)
+    return f"({route!r}, {activation!r}, {eps!r}, {affine!r}, {pool.window!r}, {pool.kind!r}, {plan.text})"
 
 
 @functools.lru_cache(1024)
 def decode(text: str) -> Task:
     """Undo :func:`encode`; the same text gives the same task."""
-    route, activation, eps, window, kind, levels = ast.literal_eval(text)
-    return Task(route, activation, eps, Pooling(window, kind), tuple(Level(*level) for level in levels))
+    route, activation, eps, affine, window, kind, levels = ast.literal_eval(text)
+    return Task(route, activation, eps, Pooling(window, kind), tuple(Level(*level) for level in levels), affine)

@@ -6,14 +6,14 @@ Shapes are logical outside, ``(B, C, n_1, n_2)``, and frequency first inside the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from fourierscale import functional as F
 from fourierscale.functional.bands import Boundary, Box, grids, period
-from fourierscale.functional.nested import PoolKind
+from fourierscale.functional.nested import HeadPool, PoolKind
 from fourierscale.kernels.choice import COMMON_GRID, fits_tiles, implementation
 from fourierscale.kernels.layout import NoAutocast, frequency_first, is_chain
 from fourierscale.kernels.pool import plain, products
@@ -26,10 +26,13 @@ def level_pool(
     boxes: Sequence[Box],
     window: int,
     cells: int,
-    kind: PoolKind = "max",
+    kind: HeadPool = "max",
     boundary: Boundary = "circular",
 ) -> Tensor:
     """Pooled samples of every level, for the head; see :func:`fourierscale.functional.level_pool`."""
+    if kind == "both":
+        each = (level_pool(coeffs, boxes, window, cells, one, boundary) for one in get_args(PoolKind))
+        return torch.cat([*each], -1)
     n = window * cells
     side = max(n, *(1 + k for k in coeffs.shape[-2:]))
     fused = kind == "max" and boundary == "circular" and is_chain(boxes) and fits_tiles(coeffs, side, COMMON_GRID)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fourierscale.functional.bands import Box, axis_bands, grids
 from fourierscale.functional.nested import plan_levels
-from fourierscale.models import ScaleClassifier, ScaleHead
+from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
 __all__ = ["FnoLayer", "NaiveNet", "NaivePair", "PlainCNN", "low_block", "plain_pair"]
@@ -157,12 +157,14 @@ class NaiveNet(nn.Module):
 
     def __init__(self, model: ScaleClassifier) -> None:
         super().__init__()
-        self.net, self.head = model.net, model.head
+        if not isinstance(model.net, ScaleNet):
+            raise TypeError(f"expected a classifier around a ScaleNet, got {type(model.net).__name__}")
+        self.blocks, self.head = model.net.blocks, model.head
 
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, levels, classes)``."""
         spectrum = low_block(torch.fft.rfft2(x, norm="forward"), axis_bands(x.shape[-2:]))
-        for block in self.net.blocks:
+        for block in self.blocks:
             spectrum = NaivePair(*block)(spectrum)  # type: ignore[misc]
         return _classify(spectrum, self.head)
 

@@ -17,7 +17,7 @@ from fourierscale.functional.levels import Levels
 from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
-from fourierscale.models import ScaleClassifier, ScaleHead
+from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 from fourierscale.training.errors import CheckpointError
 
@@ -98,6 +98,8 @@ def describe_net(net: Net, weights: Weights) -> dict[str, Any]:
     if isinstance(net.model, SmallCNN) and net.preprocessing.enlarge == "zero":
         return shared | {"kind": "cnn", "description": _cnn(net.model, net.preprocessing.enlarge_size or 0, weights)}
     if isinstance(net.model, ScaleClassifier) and net.preprocessing.enlarge is None:
+        if not isinstance(net.model.net, ScaleNet):
+            raise _cannot(net, "is not a ScaleNet")
         layers = [_block(net, block, weights) for block in net.model.net.blocks]
         head = _head(net, net.model.head, weights)
         return shared | {"kind": "scalenet", "description": {"layers": layers, "head": head}}
@@ -110,6 +112,8 @@ def _block(net: Net, block: nn.Module, weights: Weights) -> dict[str, Any]:
         raise _cannot(net, "has residual blocks or global layers")
     if not isinstance(activation, ScaleActivation2d) or activation.activation != "relu":
         raise _cannot(net, "has activations other than ReLU")
+    if activation.norm == "batch":
+        raise _cannot(net, "has batch norms")
     if len(set(conv.kernel_size)) > 1 or len(set(conv.reference_size)) > 1:
         raise _cannot(net, "has kernels that are not square")
     return {
@@ -136,6 +140,8 @@ def _block(net: Net, block: nn.Module, weights: Weights) -> dict[str, Any]:
 
 
 def _head(net: Net, head: ScaleHead, weights: Weights) -> dict[str, Any]:
+    if head.pool_kind == "both":
+        raise _cannot(net, "has a head that takes maxima and means")
     inner_norm, first = head.inner.children()
     outer_norm, _, last = head.outer.children()
     return {

@@ -52,8 +52,8 @@ def _navier_stokes(name: str, viscosity: str) -> Table:
     columns.append(Column("equi_err", "mismatch"))
     note = (
         "Relative L2 error of 200 test fields, trained on 1,000 fields on a grid of 64; other grids hold the same "
-        "fields ideally downscaled, or strided, which aliases. Mismatch: relative squared difference between the answer "
-        "on a coarse grid and the downscaled answer on the fine one."
+        "fields ideally downscaled, or strided, which aliases. Mismatch: relative squared difference between the "
+        "answer on a coarse grid and the downscaled answer on the fine one."
     )
     title = f"Navier-Stokes, viscosity {viscosity}"
     return Table(name, title, name, NOTHING, tuple(rows), tuple(columns), note, seeds=(0,))
