@@ -77,6 +77,11 @@ class Trained:
         return str(self.info["model"])
 
     @property
+    def task(self) -> str:
+        """What it was trained for."""
+        return str(self.info.get("config", {}).get("data", {}).get("task", "classification"))
+
+    @property
     def protocol(self) -> str:
         """The images it was trained on."""
         return _protocol(self.info)
@@ -91,12 +96,24 @@ class Trained:
         return self.model.preprocessing
 
 
-def find_trained(name: str) -> Trained:
-    """Load a trained model; a name that is nothing is the user's mistake."""
+def find_trained(name: str, factory: str | None = None) -> Trained:
+    """Load a trained model; a name that is nothing is the user's mistake.
+
+    Args:
+        name: A run's folder, a file of weights, or the name of weights that ship.
+        factory: The function that built a net of the user's own; without it such a net is refused, since a file of
+            weights must not choose what code is run.
+    """
+    from fourierscale.cli.own_model import make_known
     from fourierscale.models import WeightsError, load_model, load_pretrained, pretrained_info, read_info
 
     path = Path(name).expanduser()
     if path.exists():
+        info = read_info(path)
+        if ":" in info["model"]:
+            if factory is None or factory != info["model"]:
+                raise WeightsError(f"{name} is a net of yours: give --factory {info['model']}, which built it")
+            make_known(factory, str(info.get("config", {}).get("data", {}).get("task")))
         return Trained(load_model(path), read_info(path), path if path.is_dir() else path.parent)
     try:
         return Trained(load_pretrained(name), pretrained_info(name), None)

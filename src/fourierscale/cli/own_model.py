@@ -12,10 +12,15 @@ def make_known(name: str, task: str | None) -> None:
         name: The function's name.
         task: What it is for.
     """
+    from fourierscale.auditing import AuditError
     from fourierscale.cli.found import named_function
     from fourierscale.models import register_factory
     from fourierscale.training.errors import ConfigError
 
     if task not in ("segmentation", "field"):
         raise ConfigError(f"--model {name} is a net of yours for masks or fields: give --task segmentation or field")
-    register_factory(name, named_function(name), task)
+    try:
+        function = named_function(name)
+    except AuditError as error:
+        raise ConfigError(str(error)) from None
+    register_factory(name, function, task)

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from fourierscale.cli.folders import check_folder
 from fourierscale.cli.found import MODEL_HELP, find_trained
+from fourierscale.cli.predict_maps import predict_maps
 from fourierscale.data.decode import open_image
 from fourierscale.data.errors import DataError
 from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models import ImageModel
+from fourierscale.models import ImageModel, MapModel
 
 __all__ = ["predict"]
 
@@ -24,19 +25,30 @@ __all__ = ["predict"]
 def predict(
     model: Annotated[str, typer.Argument(help=f"{MODEL_HELP} Or an ONNX file that 'fourierscale export' wrote.")],
     images: Annotated[
-        list[Path], typer.Argument(help="Image files of any size, grey or coloured, or folders of them.")
+        list[Path],
+        typer.Argument(
+            help="Image files of any size, grey or coloured, or folders of them; of fields .npy or .npz files."
+        ),
     ],
     onnx: Annotated[bool, typer.Option("--onnx", help="MODEL is an ONNX file, as every name in .onnx says.")] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the masks or fields of a model that gives maps.")] = Path(
+        "masks"
+    ),
+    factory: Annotated[
+        str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
+    ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
 ) -> None:
-    """Classify image files: the class and its probability at every level, coarse to fine.
+    """Classify image files: the class and its probability at every level, coarse to fine. Or write masks, or fields.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
     A folder stands for every image in it and below.
     An ONNX file has certain sizes: images are downscaled to the largest that fits.
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
     A file that is no such image is named, and the others go on; the exit status is then 2.
+    A model of masks writes a PNG of each image's own size into --out, whose values are the numbers of the classes in
+    the order in which training told them.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -51,8 +63,13 @@ def predict(
             classifier.check_features()
         prepare = classifier.preprocessing
     else:
-        found = find_trained(model)
+        found = find_trained(model, factory)
         classifier, prepare = found.model, found.preprocessing
+        if isinstance(classifier, MapModel):
+            paths = [file for given in images for file in _files(given)]
+            if predict_maps(classifier, prepare, found.task, paths, out):
+                raise typer.Exit(2)
+            return
     console = Console(highlight=False)
     refused, drawn = False, set[Path]()
     for path in (file for given in images for file in _files(given)):

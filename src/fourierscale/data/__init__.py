@@ -16,10 +16,14 @@ from fourierscale.data.errors import (
     SourceError,
     UnknownNameError,
 )
+from fourierscale.data.fields import FieldPairs, make_navier_stokes, read_fields
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.loading import ScaledSplits, Scaling, load_protocol
+from fourierscale.data.mask_folder import MaskSurvey, survey_masks
 from fourierscale.data.navier_stokes import random_vorticity, solve_navier_stokes
+from fourierscale.data.pair_loading import load_fields, load_masks
+from fourierscale.data.paired import PairedDataset, targets_at
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
 from fourierscale.data.sample import sample_folder
@@ -41,11 +45,14 @@ __all__ = [
     "CorruptFileError",
     "Cutout",
     "DataError",
+    "FieldPairs",
     "FolderOptions",
     "FormatError",
     "HorizontalFlip",
     "ImageFolder",
+    "MaskSurvey",
     "MissingDataError",
+    "PairedDataset",
     "ProgressCallback",
     "Protocol",
     "RandomCrop",
@@ -70,10 +77,14 @@ __all__ = [
     "get_dataset",
     "list_augmentations",
     "list_protocols",
+    "load_fields",
+    "load_masks",
     "load_protocol",
     "make_loader",
+    "make_navier_stokes",
     "random_permeability",
     "random_vorticity",
+    "read_fields",
     "read_idx",
     "sample_folder",
     "solve_darcy",
@@ -83,6 +94,8 @@ __all__ = [
     "stratified_split",
     "subset",
     "survey_folder",
+    "survey_masks",
+    "targets_at",
     "verify_cache",
     "write_idx",
 ]

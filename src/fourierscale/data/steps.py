@@ -44,6 +44,11 @@ class Step(ABC):
             raise ValueError(f"{self.name}: expected square images (B, C, n, n), got shape {tuple(x.shape)}")
         return self._augment(x, generator)
 
+    @property
+    def takes_masks(self) -> bool:
+        """Whether :meth:`paired` can be called."""
+        return type(self).paired is not Step.paired
+
     def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Augment images, and the shares of classes ``(B, K, n, n)`` at the same places, where the step moves any.
 

@@ -84,6 +84,9 @@ def _load_pairs(config: Config, report: ProgressCallback | None, survey: Survey 
         augment = get_augmentation(data.augment, **data.augment_settings)
     except (ValueError, TypeError, DataError) as error:
         raise ConfigError(str(error)) from None
+    still = [step.name for step in augment.steps if not step.takes_masks]
+    if still:
+        raise ConfigError(f"augmentation {data.augment!r} cannot move a mask with its image ({', '.join(still)})")
     if data.mixed or data.enlarge is not None:
         raise ConfigError("data.mixed and data.enlarge are for models that classify images of one size: leave them out")
     if data.task == "field":
