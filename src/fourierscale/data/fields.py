@@ -110,8 +110,8 @@ def _arrays(path: Path, names: Sequence[str] = NAMES) -> list[Any]:
         if path.suffix == ".npy" and len(names) == 1:
             return [np.load(path, allow_pickle=False)]
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as file:
-                return [file[name] for name in names]
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return [arrays[name] for name in names]
         if path.suffix in (".pt", ".pth"):
             found = torch.load(path, map_location="cpu", weights_only=True)
             return [found[name] for name in names]
