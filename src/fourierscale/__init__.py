@@ -36,11 +36,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``fourierscale.audit`` is imported when it is first asked for: it needs more than torch."""
+    """``fourierscale.audit`` is imported when it is first asked for."""
     if name == "audit":
-        try:
-            from fourierscale.auditing import audit
-        except ModuleNotFoundError as error:
-            raise ImportError(f"fourierscale.audit needs {error.name}: pip install 'fourierscale[train]'") from error
+        from fourierscale.auditing import audit
+
         return audit
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

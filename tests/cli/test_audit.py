@@ -130,7 +130,9 @@ def test_a_folder_of_images_is_used_at_the_size_of_a_file(tmp_path, capsys):
     model = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 16 * 16, 3)).eval()
     torch.export.save(torch.export.export(model, (torch.rand(2, 3, 16, 16),)), tmp_path / "fixed.pt2")
     options = ["--data", str(tmp_path / "photos"), "--size", "24", "--images", "3", "--kinds", "ideal"]
-    assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 0
+    assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 2
+    assert "fixed.pt2 is a program that can do whatever you can" in capsys.readouterr().err
+    assert main(["audit", str(tmp_path / "fixed.pt2"), "--trust", *options]) == 0
     printed = " ".join(capsys.readouterr().out.split())  # a line is as wide as its table
     assert "enlarge zero" in printed
     assert "fixed.pt2 is not equivariant: its output is off by" in printed

@@ -70,7 +70,7 @@ def test_a_run_is_measured_again_to_the_same_figures(trained: Path) -> None:
     [
         (["--task", "segmentation"], "give the folder of images/ and masks/"),
         (["--task", "segmentation", "nowhere"], "there is no such folder"),
-        (["--task", "mowing", "mine"], "data.task must be one of classification, segmentation, field"),
+        (["--task", "mowing", "mine"], "data.task must be 'classification', 'segmentation' or 'field'"),
         (["--model", "os:getcwd", "mine"], "give --task segmentation or field"),
         (["--task", "segmentation", "--model", "no_such_module:net", "mine"], "cannot import no_such_module"),
         (["--task", "segmentation", "--set", "data.augment=crop-flip-cutout", "mine"], "cannot move a mask"),

@@ -61,7 +61,7 @@ def audit(
 
     Args:
         model: Takes images ``(B, C, n, n)``, gives one tensor of features or logits: a module, a function (its output
-            alone is seen), or the path of a TorchScript (``.pt``, ``.pth``), ``torch.export`` (``.pt2``) or ONNX file.
+            alone is seen), the path of an ONNX file, or what :func:`~fourierscale.auditing.open_file` read.
         images: ``(N, C, n, n)``, floating point, on any device.
         resolutions: Sides to downscale to; those of ``n`` are left out.
         labels: Class of each image, for accuracy and Scale-Con.
@@ -86,10 +86,10 @@ def audit(
     >>> audit(cnn, torch.rand(2, 1, 16, 16), [8, 11]).broken.name
     '0'
     """
-    name = type(model).__name__
     if isinstance(model, (str, os.PathLike)):
-        name, model = os.path.basename(model), open_file(model)
-    elif not callable(model):
+        model = open_file(model)
+    name = model.name if isinstance(model, FileModel) else type(model).__name__
+    if not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
     prepare = preprocessing or _own_preprocessing(model)

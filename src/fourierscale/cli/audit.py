@@ -27,8 +27,9 @@ def audit(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="A model's name, a run's folder, a .safetensors, TorchScript (.pt, .pth), torch.export (.pt2) or ONNX "
-            "file, or package.module:function that builds a model; several to see them one after the other."
+            help="A model's name, a run's folder, a .safetensors or ONNX file, with --trust a TorchScript (.pt, .pth, "
+            ".jit, .ts) or torch.export (.pt2) file, or package.module:function that builds a model; several to see "
+            "them one after the other."
         ),
     ],
     data: Annotated[
@@ -58,23 +59,27 @@ def audit(
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the program in a TorchScript or torch.export file: it can do all you can."),
+    ] = False,
 ) -> None:
     """Measure how far any model is from scale- and shift-equivariant, layer by layer.
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
+    from fourierscale.auditing import AuditError
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
-    from fourierscale.training.errors import ConfigError
 
     if out is not None:
         check_folder(out)
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
-            opened = find_model(model)
+            opened = find_model(model, trust=trust)
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:
@@ -95,7 +100,7 @@ def audit(
                 )
                 found = replace(found, model=opened.name)
         except ValueError as error:
-            raise ConfigError(str(error)) from error
+            raise AuditError(str(error)) from error
         show(found, console, opened.trained)
         if out is not None:
             write(found, out if len(models) == 1 else out / f"{number}-{Path(opened.name).name}", console)
@@ -233,12 +238,12 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
 
 def _sides(text: str) -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
-    from fourierscale.training.errors import ConfigError
+    from fourierscale.auditing import AuditError
 
     sides: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ConfigError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise AuditError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides

@@ -122,20 +122,21 @@ def find_trained(name: str, factory: str | None = None) -> Trained:
         raise WeightsError(f"{name} is no file or folder, and {reason}") from None
 
 
-def find_model(name: str, seed: int = 0) -> Found:
+def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:
     """Find any model; a name that is nothing is the user's mistake.
 
     Args:
         name: A model's name, the path of a run or of a file, or ``module:function``.
         seed: Draws the weights of a model that has none.
+        trust: Whether the program in a file may run; see :func:`~fourierscale.auditing.open_file`.
     """
     from fourierscale.auditing import open_file
     from fourierscale.auditing.files import SUFFIXES
 
     path = Path(name).expanduser()
     if path.suffix in SUFFIXES:
-        file = open_file(path)
-        return Found(path.name, file, "", file.channels, file.side, None if file.side is None else "zero")
+        file = open_file(path, trust)
+        return Found(file.name, file, "", file.channels, file.side, None if file.side is None else "zero")
     if path.exists() or path.suffix == ".safetensors":
         return _trained(name)
     return _built(name, seed) if ":" in name else _named(name, seed)
@@ -179,8 +180,11 @@ def _built(name: str, seed: int) -> Found:
     build = named_function(name)
     try:
         model = build if isinstance(build, nn.Module) else _seeded(build, seed)
-    except TypeError as error:
-        raise AuditError(f"{name}: expected a function that builds a model without arguments ({error})") from None
+    except Exception as error:  # a function of the user's
+        raise AuditError(
+            f"{name}: expected a function that builds a model without arguments, it fails ({_cause(error)}): call it "
+            "from a function of yours, or see where with fourierscale --debug"
+        ) from error
     if not callable(model):
         raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
     convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
@@ -202,14 +206,20 @@ def named_function(name: str) -> Any:
         sys.path.insert(0, here)
     try:
         build = getattr(importlib.import_module(module), function, None)
-    except ImportError as error:
-        raise AuditError(f"{name}: cannot import {module} from here ({error})") from None
+    except Exception as error:  # a module runs code of its own when it is imported
+        raise AuditError(f"{name}: cannot import {module} from here ({_cause(error)})") from error
     finally:
         if added:
             sys.path.remove(here)
     if not callable(build):
         raise AuditError(f"{name}: {module} has no function {function}")
     return build
+
+
+def _cause(error: Exception) -> str:
+    """What happened in code of the user's, in a line."""
+    text = " ".join(str(error).split())[:200]
+    return text if isinstance(error, ImportError) else f"{type(error).__name__}: {text}"
 
 
 def _seeded(build: Callable[[], Any], seed: int) -> Any:

@@ -14,9 +14,10 @@ from fourierscale.cli.folders import check_folder
 from fourierscale.cli.found import MODEL_HELP, find_trained
 from fourierscale.cli.predict_maps import predict_maps
 from fourierscale.data.decode import open_image
-from fourierscale.data.errors import DataError
+from fourierscale.data.errors import DataError, FormatError
 from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.export.errors import ExportError
 from fourierscale.models import ImageModel, MapModel
 
 __all__ = ["predict"]
@@ -75,13 +76,18 @@ def predict(
     for path in (file for given in images for file in _files(given)):
         try:
             pixels, note = open_image(path, prepare)
+            if fault := prepare.faults(pixels)[0]:
+                raise FormatError(f"{path}: {fault}")
         except (DataError, OSError) as error:
             typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
             refused = True
             continue
-        x = prepare(1 - pixels if invert else pixels)
-        with torch.inference_mode():
-            answer = prepare.answers(classifier(x), classifier.level_names(int(x.shape[-1])))[0]
+        try:
+            x = prepare(1 - pixels if invert else pixels)
+            with torch.inference_mode():
+                answer = prepare.answers(classifier(x), classifier.level_names(int(x.shape[-1])))[0]
+        except (ValueError, RuntimeError) as error:  # a model whose description is about another
+            raise ExportError(f"{model} gives no answer for {path}: {error}") from error
         told = f"{escape(str(path))}: [bold]{escape(answer.label)}[/bold] {answer.probability:.4f}  ({note})"
         console.print(told, soft_wrap=True)
         width = max(map(len, answer.levels))

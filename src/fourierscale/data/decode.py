@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fourierscale.data.errors import CorruptFileError, DataError, FormatError
 from fourierscale.functional import downscale
+from fourierscale.models.files import check_regular
 from fourierscale.models.preprocessing import Preprocessing, Shape
 
 if TYPE_CHECKING:
@@ -136,6 +137,8 @@ def opened_image(
     from PIL import Image, UnidentifiedImageError
 
     try:
+        if isinstance(file, Path):
+            check_regular(file)
         with Image.open(file) as image:
             width, height = image.size
             if width * height > max_pixels:

@@ -141,7 +141,7 @@ def _unet(
 
 def _fno(
     in_channels: int = 1,
-    outputs: int = 1,
+    classes: int = 1,
     modes: int = 12,
     width: int = 32,
     depth: int = 4,
@@ -151,15 +151,16 @@ def _fno(
     exact: bool = True,
     above: str = "nothing",
 ) -> MapModel:
-    net = FNO(in_channels, outputs, modes, width, depth, norm, positions)  # type: ignore[arg-type]
-    return MapModel(net, resolutions, exact=exact, outputs=outputs, above=above)
+    net = FNO(in_channels, classes, modes, width, depth, norm, positions)  # type: ignore[arg-type]
+    return MapModel(net, resolutions, exact=exact, outputs=classes, above=above)
 
 
 def register_factory(name: str, factory: Callable[..., nn.Module], task: str = "segmentation") -> ModelInfo:
     """Make a net of yours known by a name, so that it can be trained and its weights be loaded again.
 
-    The factory is called with ``in_channels`` and ``classes`` (of fields ``outputs``), as far as it takes them. Weights
-    are only ever loaded into a model that was made known in this way: a file of weights cannot ask for code to be run.
+    The factory is called with ``in_channels`` and ``classes``, channels of the image and of the map, as far as it takes
+    them. Weights are only ever loaded into a model that was made known in this way: a file of weights cannot ask for
+    code to be run.
 
     Args:
         name: What configs and weights call it, ``"package.module:factory"`` for example.
@@ -170,36 +171,26 @@ def register_factory(name: str, factory: Callable[..., nn.Module], task: str = "
     >>> info.build(in_channels=3, classes=5, resolutions=(8, 16))(torch.rand(1, 3, 16, 16)).shape
     torch.Size([1, 5, 16, 16])
     """
-    count = "classes" if task == "segmentation" else "outputs"
-    above = "own" if task == "segmentation" else "nothing"
+    taken = inspect.signature(factory).parameters
+    every = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
 
     def build(
         in_channels: int,
-        outputs: int,
+        classes: int,
         resolutions: Sequence[int] = (48, 68, 96),
         exact: bool = True,
-        above: str = above,
+        above: str = "own" if task == "segmentation" else "nothing",
         norms: str = "shared",
     ) -> MapModel:
-        given = {"in_channels": in_channels, count: outputs}
-        taken = inspect.signature(factory).parameters
-        every = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+        given = {"in_channels": in_channels, "classes": classes}
         net = factory(**{key: value for key, value in given.items() if every or key in taken})
         if not isinstance(net, nn.Module):
             raise TypeError(f"{name} gave {type(net).__name__}: expected a function that builds a torch.nn.Module")
-        return MapModel(net, resolutions, exact=exact, outputs=outputs, above=above, norms=norms)
+        return MapModel(net, resolutions, exact=exact, outputs=classes, above=above, norms=norms)
 
-    def renamed(**options: Any) -> MapModel:
-        return build(outputs=options.pop(count, 2), **{"in_channels": 3, **options})
-
-    parameters = [
-        one.replace(name=count if one.name == "outputs" else one.name, kind=inspect.Parameter.KEYWORD_ONLY)
-        for one in inspect.signature(build).parameters.values()
-    ]
-    renamed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    recipe = "segmentation" if task == "segmentation" else "field"
-    defaults = {"in_channels": 3, count: 2} if task == "segmentation" else {"in_channels": 1, count: 1}
-    info = ModelInfo(name=name, build=renamed, description="a net of yours", recipe=recipe, defaults=defaults)
+    recipe, channels = ("segmentation", (3, 2)) if task == "segmentation" else ("field", (1, 1))
+    defaults = dict(zip(("in_channels", "classes"), channels, strict=True))
+    info = ModelInfo(name=name, build=build, description="a net of yours", recipe=recipe, defaults=defaults)
     register(info)
     return info
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
+from torch import Tensor
+
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel
 from fourierscale.models.layers import ExactNet, LayerConfig
@@ -147,26 +149,24 @@ def load_pretrained(name: str) -> ImageModel:
     >>> model.preprocessing.mean, model.preprocessing.classes[:3]
     ((0.0607,), ('0', '1', '2'))
     """
-    info = pretrained_info(name)
-    return restore_model(
-        info, (resources.files("fourierscale.models") / "weights" / f"{name}.safetensors").read_bytes()
-    )
-
-
-def restore_model(info: Mapping[str, Any], weights: bytes) -> ImageModel:
-    """A trained model, in evaluation mode; nothing is unpickled.
-
-    Args:
-        info: Names the ``model`` and its ``overrides``, and says how its images are prepared.
-        weights: Content of a safetensors file.
-    """
     try:
         from safetensors.torch import load
     except ImportError:
         raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+    weights = resources.files("fourierscale.models") / "weights" / f"{name}.safetensors"
+    return restore_model(pretrained_info(name), load(weights.read_bytes()))
+
+
+def restore_model(info: Mapping[str, Any], weights: Mapping[str, Tensor]) -> ImageModel:
+    """A trained model, in evaluation mode.
+
+    Args:
+        info: Names the ``model`` and its ``overrides``, and says how its images are prepared.
+        weights: Its state.
+    """
     model = create_model(info["model"], **info["overrides"])
-    model.load_state_dict(load(weights))
-    if "preprocessing" in info or "data" in info:
+    model.load_state_dict(weights)
+    if Preprocessing.told(info):
         model.preprocessing = Preprocessing.from_info(info)
     return model.eval()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from fourierscale.functional.bands import Box, coefficient_bands
 def per_axis(value: int | Sequence[int], axes: int, name: str) -> Box:
     """One positive int per axis; an int counts for every axis."""
     box = (value,) * axes if isinstance(value, int) else tuple(value) if isinstance(value, Sequence) else ()
-    if len(box) != axes or not all(isinstance(n, int) and n >= 1 for n in box):
-        raise ValueError(f"{name} must be a positive int or {axes} of them, got {value!r}")
+    if len(box) != axes or not all(isinstance(n, int) and 1 <= n < 2**31 for n in box):
+        raise ValueError(f"{name} must be a positive int or {axes} of them, got {reprlib.repr(value)}")
     return box
 
 

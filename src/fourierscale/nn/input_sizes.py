@@ -80,10 +80,10 @@ def find_input_sizes(model: Callable[[Tensor], Any], example: Tensor, size: Sequ
     complaint: Exception | None = None
     with evaluating(model), torch.no_grad():
         for stride in STRIDES:
-            # odd multiples, so that a model of stride 8 is not taken for one of stride 4
-            sides = tuple(stride * (max(1, -(-n // stride)) | 1) for n in wanted)
+            # two odd multiples, so that a model of stride 8 or 3 is not taken for one of stride 4
+            tried = [tuple(stride * (max(1, -(-n // stride)) | 1) + more for n in wanted) for more in (0, 2 * stride)]
             try:
-                if _is_regular(model, example, sides):
+                if all(_is_regular(model, example, sides) for sides in tried):
                     return InputSizes(stride)
             except Exception as error:  # a model of others complains in its own way
                 complaint = error

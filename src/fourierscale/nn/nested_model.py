@@ -109,6 +109,7 @@ class NestedModel(nn.Module):
         self._periods = self.levels.periods(boundary)
         self._level = LevelIndex()
         self.model = give_levels_norms(model, len(self.levels), self._level) if norms == "level" else model
+        self.training = model.training
         self.log_scales = nn.Parameter(torch.zeros(len(self.levels))) if temperature else None
         self._said = InputSizes(stride or 1) if stride else None
         self._only = only

@@ -233,7 +233,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
         channels: Of its images.
     """
     info, overrides = model_info(config.model.name), dict(config.model.overrides)
-    for option, value in (("classes", classes), ("outputs", classes), ("in_channels", channels)):
+    for option, value in (("classes", classes), ("in_channels", channels)):
         if option in info.options and option not in overrides and info.default(option) != value:
             overrides[option] = value
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):

@@ -71,6 +71,20 @@ def test_evaluation_anew_forgets_what_was_written_behind_the_back():
     _assert_as_new(layer.eval(), x)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda p: p.data.mul_(2), lambda p: p.data.copy_(p.flip(-1)), lambda p: p.data.add_(1e-6)]
+)
+def test_what_is_written_behind_the_back_is_noticed_on_a_cpu(change):
+    layer = LocalFourierConv2d(2, 3, 3, 9, pointwise=True).eval()
+    x = torch.randn(1, 2, 9, 9)
+    for parameter in (layer.weight, layer.pointwise):
+        _assert_as_new(layer, x)
+        kept = next(iter(layer._spectra._by_size.values()))
+        change(parameter)
+        _assert_as_new(layer, x)
+        assert next(iter(layer._spectra._by_size.values())) is not kept
+
+
 def test_taps_that_are_computed_are_computed_every_time():
     layer = torch.nn.utils.parametrizations.weight_norm(LocalFourierConv2d(2, 3, 3, 9)).eval()
     x = torch.randn(1, 2, 9, 9)

@@ -136,14 +136,14 @@ class Viewer:
             raise LookError(f"expected an image of {self.lowest} to {MAX_SIDE} pixels a side, got {side}")
         if len(pixels) != side * side * channels:
             raise LookError(f"expected {side} x {side} x {channels} bytes of pixels, got {len(pixels)}")
-        if len(set(pixels)) == 1:  # norms would amplify its rounding errors, there being nothing else
-            raise LookError("the image is blank: draw something, or choose another")
         digest = hashlib.sha256(pixels).hexdigest()
         if digest != self._image:
             self._image = digest
             self._seen.clear()
         x = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, side, side, channels).movedim(-1, 1)
         x = x.float() / 255
+        if any(self.prepare.faults(x)):
+            raise LookError("the image is blank: draw something, or choose another")
         return downscale(x, self.highest, boundary=self.prepare.boundary) if side > self.highest else x
 
     def _see(self, net: Net, x: Tensor) -> _Seen:
