@@ -116,10 +116,12 @@ def finish(run: Path, splits: ScaledSplits, onnx: bool = True) -> None:
 def _export(run: Path) -> str:
     """Write ``model.onnx``; a line on it, or on what it lacks: a trained model is no less for it."""
     from fourierscale.export import ExportError, export_onnx
-    from fourierscale.models import load_model, read_info
+    from fourierscale.models import MapModel, load_model, read_info
 
     model, path = load_model(run), run / "model.onnx"
     sizes = model.preprocessing.sizes if model.preprocessing is not None else None
+    if sizes and isinstance(model, MapModel):
+        sizes = sizes[-1:]  # a map has the size of its image: one file for each
     try:
         done = export_onnx(model, path, sizes, name=read_info(run)["model"], raw=True, batches=())
     except (ImportError, ExportError) as error:
