@@ -91,11 +91,15 @@ def make_plan(
     images = {n: _images(prepare.channels, raw, n) for n in sizes}
     images = {n: prepare(x) for n, x in images.items()} if raw else images
     logits = {n: _run(model, images[n], n) for n in sizes}
+    maps = logits[sizes[-1]].ndim == 4
+    if maps and len(sizes) > 1:
+        raise ExportError(f"maps are exported for images of one size, got {len(sizes)}: write a file for each")
     if prepare.enlarge is None:
         _check_sizes(model, images, logits)
-    classes = prepare.classes or tuple(map(str, range(logits[sizes[-1]].shape[-1])))
-    if len(classes) != logits[sizes[-1]].shape[-1]:
-        raise ExportError(f"the model has {logits[sizes[-1]].shape[-1]} classes, its description names {len(classes)}")
+    count = logits[sizes[-1]].shape[1 if maps else -1]
+    classes = prepare.classes or tuple(map(str, range(count)))
+    if len(classes) != count:
+        raise ExportError(f"the model has {count} classes, its description names {len(classes)}")
     levels = {n: int(logits[n].shape[1]) for n in sizes if logits[n].ndim == 3}
     sides = {}
     if features and prepare.enlarge is None and model.domain == "coefficients":
