@@ -6,8 +6,15 @@ from torch import nn
 from torch.nn import functional as TF
 
 from fourierscale import downscale
-from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
-from fourierscale.testing import assert_scale_equivariant, equivariance_error, relative_error
+from fourierscale.models import create_model
+from fourierscale.nn import LocalFourierConv2d, NestedModel, ScaleActivation2d, ScaleEquivariant
+from fourierscale.testing import (
+    assert_scale_consistent,
+    assert_scale_equivariant,
+    consistency_error,
+    equivariance_error,
+    relative_error,
+)
 
 
 @pytest.fixture
@@ -87,3 +94,42 @@ def test_misuse_is_explained(x):
         assert_scale_equivariant(torch.relu, x, [])
     with pytest.raises(ValueError, match="is larger"):
         equivariance_error(lambda value: value[..., :4, :4] if value.shape[-1] == 28 else value, x, 14)
+
+
+def _classifier():
+    return nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(24, 5))
+
+
+def test_a_bare_classifier_is_not_consistent_and_one_answer_for_each_level_is(x):
+    bare = _classifier()
+    with pytest.raises(AssertionError, match=r"^Sequential is not scale-consistent .*2 of 2 resolutions \(14x14: \d"):
+        assert_scale_consistent(bare, x, [14, 20])
+    assert assert_scale_consistent(NestedModel(bare, [14, 20, 28]), x, [14, 20, 27]) <= 1e-11
+    with pytest.raises(AssertionError, match=r"1 of 2 resolutions \(17x17"):  # its own band is no level of the image
+        assert_scale_consistent(NestedModel(bare, [14, 20, 28]), x, [14, 17])
+
+
+@pytest.mark.parametrize("made", ["consistent", "exact"])
+def test_logits_of_levels_are_consistent_and_one_wrong_level_is_noticed(x, made):
+    model = create_model("resnet-stl10-small", made=made, widths=(4, 6), hidden=8, resolutions=[16, 24, 28]).eval()
+    assert assert_scale_consistent(model, x, [16, 24]) <= 1e-11
+
+    def spoiled(images):
+        logits = model(images)
+        return torch.cat([logits[:, :1] * (1 + 1e-4 * (images.shape[-1] == 28)), logits[:, 1:]], 1)
+
+    with pytest.raises(AssertionError, match="2 of 2 resolutions"):
+        assert_scale_consistent(spoiled, x, [16, 24])
+    assert consistency_error(spoiled, x, 16) > 1e-9
+
+
+def test_maps_vectors_and_several_of_both_are_compared_level_by_level(x):
+    class Both(nn.Module):
+        def forward(self, x):
+            return {"map": x.relu(), "vector": x.relu().mean((2, 3))}
+
+    assert assert_scale_consistent(NestedModel(Both(), [14, 28]), x, [14]) <= 1e-11
+    with pytest.raises(ValueError, match="expected one answer for each level"):
+        consistency_error(lambda images: [images], x, 14)
+    with pytest.raises(AssertionError, match="nan"):
+        assert_scale_consistent(lambda images: [torch.full((2, 3), float("nan"))], x, [14])

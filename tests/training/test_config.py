@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fourierscale.data.errors import DataError
 from fourierscale.training.config import Config, list_presets, load_config
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.typed import parse_value, to_toml
@@ -81,12 +82,14 @@ def test_settings_replace_fields_of_every_type() -> None:
         ("model.overrides.widths=2001-01-01", "model.overrides.widths must be text, a number, a list or a table"),
         (f"model.overrides.widths={'[' * 5000}", "nested too deeply"),
         (f"model.overrides.widths={'[' * 300 + ']' * 300}", "model.overrides.widths"),
+        (f"data.size={'9' * 30}", "expected a size of 2 or more, at most 65536"),
+        (f"data.lowest={'9' * 30}", "expected a lowest resolution from 1 to 65536"),
         ("train.compile=true loss.real=1", "is not compiled: set train.compile=false"),
         ("loss.hinge=pair", "loss.hinge must be 'none', 'batch', 'sample' or 'pairs', got 'pair'"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises((ConfigError, DataError)) as error:
         Config().replaced(setting.split(" "))
     assert text in str(error.value)
 

@@ -26,10 +26,12 @@ class Rows(NamedTuple):
         difference: ``(B, K+1)``, :math:`\lVert a - b \rVert^2` in each ring, divided by :math:`\lVert b \rVert^2`; a
             row sums to the relative squared error of its image.
         energy: ``(B, K+1)``, :math:`\lVert b \rVert^2` in each ring, divided in the same way; a row sums to 1.
+        note: What was compared, where that is not the whole.
     """
 
     difference: Tensor
     energy: Tensor
+    note: str = ""
 
 
 def form_of(value: Tensor, form: Form) -> Form:
@@ -55,6 +57,8 @@ def compare_outputs(
       the ratio of the images (rounded to whole samples) and brought back to its size just as the image was.
     - Maps that hold the mean alone (one or two samples a side, from images of every size), vectors, and maps pooled to
       one size though the images were not brought to one: as they are, entry by entry.
+    - Boxes, a table of which one axis has the length that the image's size decides: of its scores, which lie between 0
+      and 1 for all boxes, the largest over the boxes.
     - Levels: the first ones, as many as the small image has.
 
     Args:
@@ -84,8 +88,22 @@ def compare_outputs(
             shrunk = shrink_features(large, small, ratio, form, replace(preprocessing, kind="ideal"))
             return rows(*(analyze(maps, boundary=preprocessing.boundary) for maps in (shrunk, small)))
     if large.shape != small.shape:
-        return _unlike(large, small)
+        return _compare_boxes(large, small)
     return rows(large.flatten(1)[..., None, None], small.flatten(1)[..., None, None])
+
+
+def _compare_boxes(large: Tensor, small: Tensor) -> Rows | str:
+    """The largest scores over the boxes of a detector, ``(B, scores, boxes)`` or ``(B, boxes, scores)``."""
+    differing = [axis for axis, (n, m) in enumerate(zip(large.shape, small.shape, strict=False)) if n != m]
+    if large.ndim != 3 or small.ndim != 3 or differing not in ([1], [2]):
+        return _unlike(large, small)
+    tables = [value.transpose(1, 2) if differing == [1] else value for value in (large, small)]
+    scores = torch.stack([((table >= 0) & (table <= 1)).all(2).all(0) for table in tables]).all(0)
+    if not bool(scores.any()):
+        return f"{_unlike(large, small)}, and no row of them are scores between 0 and 1"
+    best = [table[:, scores].amax(2)[..., None, None] for table in tables]
+    counts = " and ".join(str(value.shape[differing[0]]) for value in (large, small))
+    return rows(*best)._replace(note=f"{counts} boxes: compared is the largest of each of {int(scores.sum())} scores")
 
 
 def rows(value: Tensor, expected: Tensor) -> Rows:

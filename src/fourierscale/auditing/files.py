@@ -56,8 +56,8 @@ class FileModel:
 
     @property
     def side(self) -> int | None:
-        """The one side that its images must have; None if it does not say or takes any."""
-        return self.shape[3] if self.shape else None
+        """The one side that its square images must have; None if it does not say or takes any."""
+        return self.shape[3] if self.shape and self.shape[2] == self.shape[3] else None
 
     def __call__(self, x: Tensor) -> Any:
         """Images ``(B, C, n, n)`` to whatever the model gives."""
@@ -164,7 +164,9 @@ def _open_onnx(file: Path) -> FileModel:
     except ImportError:
         raise ImportError("reading an ONNX file needs onnxruntime: pip install 'fourierscale[export]'") from None
     try:
-        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # what it refuses, for example a size, it raises too
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for each way a file can be bad
         raise AuditError(f"{file} is no ONNX file that onnxruntime can run: export it again") from error
     inputs, outputs = session.get_inputs(), session.get_outputs()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from torch import Tensor, nn
 
-from fourierscale.auditing.errors import AuditError
+from fourierscale.auditing.errors import AuditError, SizeError
 from fourierscale.auditing.files import FileModel, open_file
+from fourierscale.auditing.resizing import RESIZINGS, Resizing
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
+from fourierscale.auditing.sizes import find_sizes, fit_images, place_of
+from fourierscale.auditing.trace import answering_by_level
 from fourierscale.functional.resample import Kind
 from fourierscale.models import ImageModel, Preprocessing
 from fourierscale.nn import ToCoefficients
@@ -21,18 +25,18 @@ from fourierscale.nn.input_sizes import evaluating
 if TYPE_CHECKING:
     from fourierscale.data.progress import ProgressCallback
 
-__all__ = ["audit"]
+__all__ = ["audit", "own_preprocessing"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Resizing, ...] = get_args(Kind)
 
 
 def audit(
     model: Callable[[Tensor], Any] | str | os.PathLike[str],
     images: Tensor,
-    resolutions: Iterable[int],
+    resolutions: Iterable[int] | None = None,
     *,
     labels: Tensor | Sequence[int] | None = None,
-    kinds: Sequence[Kind] = KINDS,
+    kinds: Sequence[Resizing] = KINDS,
     preprocessing: Preprocessing | None = None,
     shifts: Sequence[float] = (1.0, 0.5),
     depth: int | None = None,
@@ -53,7 +57,8 @@ def audit(
     - for a model of one input size, where all maps have one size, the large map is downscaled in the ratio of
       the images, rounded to whole samples, and brought back to its size as the image was;
     - a map pooled to a fixed grid, a global pool, a vector of features and logits are compared entry by entry;
-    - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has;
+    - one vector per level (:class:`~fourierscale.models.ScaleHead`): the levels that the small image has; so too a
+      :class:`~fourierscale.nn.NestedModel` of a model that gives vectors;
     - outputs of other unlike shapes are not compared, and the layer's ``note`` says so.
 
     A layer is every module, in the order of the pass, that gives a floating-point tensor and does not merely pass on
@@ -63,9 +68,12 @@ def audit(
         model: Takes images ``(B, C, n, n)``, gives one tensor of features or logits: a module, a function (its output
             alone is seen), the path of an ONNX file, or what :func:`~fourierscale.auditing.open_file` read.
         images: ``(N, C, n, n)``, floating point, on any device.
-        resolutions: Sides to downscale to; those of ``n`` are left out.
+        resolutions: Sides to downscale to; those of ``n`` are left out. If not given, some that the model takes, which
+            is found by trying: images whose side is no multiple of a model's stride, or above its one size, are
+            downscaled to what it takes, and a model of one size gets smaller ones padded with zeros.
         labels: Class of each image, for accuracy and Scale-Con.
-        kinds: ``"ideal"``, ``"gaussian"``, ``"bicubic"``; the finding is about the first.
+        kinds: Among ``"ideal"``, ``"gaussian"``, ``"bicubic"``, ``"area"``, ``"jpeg"``
+            (:func:`~fourierscale.auditing.make_smaller`); the finding is about the first.
         preprocessing: What pixels become before they reach the model, how they are brought to the size of a model of
             one size (``enlarge``), and what lies beyond the edge of images and maps. If not given, the model's own; for
             a model that has none, images go in as they are.
@@ -92,10 +100,14 @@ def audit(
     if not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
-    prepare = preprocessing or _own_preprocessing(model)
+    prepare = preprocessing or own_preprocessing(model)
+    _check_images(images)
+    if resolutions is None:
+        images, resolutions, prepare, _ = fit_images(model, images, prepare)
+    model = answering_by_level(model, images.to(*place_of(model, images)))
     sides = _check(images, resolutions, kinds, labels, prepare)
     shifts = shifts if prepare.boundary == "circular" else ()
-    device, dtype = _place(model, images)
+    device, dtype = place_of(model, images)
     session = Session(model, images.shape[-1], prepare, depth, dtype)
     known = None if labels is None else torch.as_tensor(labels, device=device)
     steps, done = -(-len(images) // batch_size) * (len(sides) * len(kinds) + 1 + bool(shifts) * (1 + len(shifts))), 0
@@ -106,7 +118,7 @@ def audit(
         if report is not None:
             report("auditing", done / steps)
 
-    with evaluating(model):
+    with evaluating(model), _telling_sizes(model, images[:1].to(device, dtype)):
         for first in range(0, len(images), batch_size):
             batch = images[first : first + batch_size].to(device, dtype)
             session.begin(batch, None if known is None else known[first : first + batch_size])
@@ -120,6 +132,27 @@ def audit(
     return session.result(name, len(images), tuple(kinds), sides)
 
 
+@contextmanager
+def _telling_sizes(model: Callable[[Tensor], Any], example: Tensor) -> Iterator[None]:
+    """Where images are refused, say which sizes the model takes."""
+    try:
+        yield
+    except SizeError as error:
+        try:
+            taken = find_sizes(model, example)
+        except AuditError:
+            raise error from error.__cause__
+        raise AuditError(f"{error}; it takes {taken}") from error
+
+
+def _check_images(images: Tensor) -> None:
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
+        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise AuditError(f"expected square images (N, C, n, n), got {got}: crop or pad them first")
+    if not images.is_floating_point():
+        raise AuditError(f"expected floating-point images, got {images.dtype}: convert them, images.float() / 255")
+
+
 def _check(
     images: Tensor,
     resolutions: Iterable[int],
@@ -128,21 +161,16 @@ def _check(
     preprocessing: Preprocessing,
 ) -> tuple[int, ...]:
     """Refuse what cannot be audited; the resolutions that count, coarse to fine."""
-    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[-1] != images.shape[-2] or not len(images):
-        got = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise AuditError(f"expected square images (N, C, n, n), got {got}: crop or pad them first")
-    if not images.is_floating_point():
-        raise AuditError(f"expected floating-point images, got {images.dtype}: convert them, images.float() / 255")
     size = int(images.shape[-1])
     asked = sorted({int(side) for side in resolutions})
     sides = tuple(side for side in asked if side != size)
     if not sides or sides[0] < 1 or sides[-1] > size:
         raise AuditError(f"expected resolutions from 1 to {size - 1}, below the images' {size} pixels, got {asked}")
     for kind in kinds:
-        if kind not in KINDS:
-            raise AuditError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(KINDS)}")
+        if kind not in RESIZINGS:
+            raise AuditError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(RESIZINGS)}")
     if not kinds:
-        raise AuditError(f"no kind of downscaling was given: choose among {', '.join(KINDS)}")
+        raise AuditError(f"no kind of downscaling was given: choose among {', '.join(RESIZINGS)}")
     if labels is not None and len(labels) != len(images):
         raise AuditError(f"expected {len(images)} labels for as many images, got {len(labels)}")
     reached = preprocessing.enlarge_size
@@ -151,19 +179,10 @@ def _check(
     return sides
 
 
-def _own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
+def own_preprocessing(model: Callable[[Tensor], Any]) -> Preprocessing:
     """How a model says that its images are prepared; as they are if it does not."""
     own = model.preprocessing if isinstance(model, ImageModel) else None
     if own is not None:
         return own
     parts = model.modules() if isinstance(model, nn.Module) else ()
     return Preprocessing(boundary=next((p.boundary for p in parts if isinstance(p, ToCoefficients)), "circular"))
-
-
-def _place(model: Callable[[Tensor], Any], images: Tensor) -> tuple[torch.device, torch.dtype]:
-    """Where a model computes and in what; where the images are if it has no weights."""
-    if isinstance(model, FileModel):
-        return torch.device("cpu"), model.dtype
-    tensors = [*model.parameters(), *model.buffers()] if isinstance(model, nn.Module) else []
-    found = next((tensor for tensor in tensors if tensor.is_floating_point()), images)
-    return found.device, found.dtype

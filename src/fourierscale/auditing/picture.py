@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fourierscale.auditing.result import Audit
-from fourierscale.auditing.table import spread
+from fourierscale.auditing.sizes import spread
+from fourierscale.models.files import replacing
 
-__all__ = ["draw", "ring_lines", "shift_lines"]
+if TYPE_CHECKING:
+    from fourierscale.auditing.before_after import BeforeAfter
+
+__all__ = ["both_lines", "draw", "draw_both", "ring_lines", "shift_lines"]
 
 FLOOR = 1e-16
 LINES = 5  # at most, in a chart
@@ -48,7 +53,30 @@ def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
     _lines(middle, rings, "frequency of the ring", f"error of each ring, {f'layer {layer}' if layer else 'no map'}")
     _lines(right, shift_lines(audit), "layer", "error under shifts")
     figure.suptitle(audit.finding, fontsize=10)
+    with replacing(Path(path)) as partial:
+        figure.savefig(partial, dpi=130)
+
+
+def draw_both(found: BeforeAfter, path: str | os.PathLike[str]) -> None:
+    """Write a PNG of the outputs of a bare and of a wrapped model, one chart for each kind of downscaling."""
+    from matplotlib.figure import Figure
+
+    kinds = found.after.kinds
+    figure = Figure(figsize=(max(6.0, 3.2 * len(kinds)), 3.8), layout="constrained")
+    charts = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    for kind, axes in zip(kinds, charts, strict=True):
+        _lines(axes, both_lines(found, kind), "resolution in pixels", kind)
+    charts[0].set_ylabel("relative squared error of the output")
+    figure.suptitle(f"{found.before.model}, bare and inside one nested map", fontsize=10)
     figure.savefig(path, dpi=130)
+
+
+def both_lines(found: BeforeAfter, kind: str) -> dict[str, dict[float, float | None]]:
+    """Errors of both outputs by resolution under one kind of downscaling."""
+    lines: dict[str, dict[float, float | None]] = {}
+    for name, audit in (("bare", found.before), ("nested", found.after)):
+        lines[name] = {side: float(error) for side, error in audit.layers[-1].errors[kind].items()}
+    return lines
 
 
 def _heat(audit: Audit, axes: Any, figure: Any) -> None:

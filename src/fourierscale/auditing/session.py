@@ -13,10 +13,10 @@ from torch import Tensor
 from fourierscale.auditing.compare import Rows, compare_outputs
 from fourierscale.auditing.errors import AuditError
 from fourierscale.auditing.logits import LogitSums, prediction
+from fourierscale.auditing.resizing import Resizing, make_smaller
 from fourierscale.auditing.result import Audit, Layer, Rings, Shift
 from fourierscale.auditing.shifts import compare_shifted, shift_image
 from fourierscale.auditing.trace import OUTPUT, Record, Trace, run
-from fourierscale.functional.resample import Kind
 from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.testing import TOLERANCE
 
@@ -68,9 +68,9 @@ class Session:
                 )
             self.right += int((self.logits.argmax(1) == labels).sum())
 
-    def downscaled(self, kind: Kind, side: int) -> None:
+    def downscaled(self, kind: Resizing, side: int) -> None:
         """The same batch, downscaled."""
-        x, ratio = replace(self.prepare, kind=kind).downscale(self.x, side), side / self.size
+        x, ratio = make_smaller(self.x, side, kind, self.prepare), side / self.size
         plain = replace(self.prepare, enlarge=None, enlarge_size=None)
         self.sums["input", kind, side].add(compare_outputs(self.x, x, "image", ratio, plain))
         small = self._run(self.prepare(x))
@@ -161,7 +161,7 @@ class Sum:
         self.difference = self.energy = torch.zeros(1, dtype=torch.float64)
 
     def add(self, rows: Rows | str) -> str:
-        """Add one batch; words, if there was nothing to compare, come back."""
+        """Add one batch; words come back, if there was nothing to compare or a part alone."""
         if isinstance(rows, str):
             return rows
         if not bool(rows.difference.isfinite().all()):
@@ -169,7 +169,7 @@ class Sum:
         self.count += len(rows.difference)
         self.difference = self.difference + rows.difference.sum(0).cpu()
         self.energy = self.energy + rows.energy.sum(0).cpu()
-        return ""
+        return rows.note
 
     def whole(self, images: int) -> bool:
         """Whether all the images were compared."""

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 
 from fourierscale.auditing.result import Audit, Layer
+from fourierscale.auditing.sizes import spread
 
-__all__ = ["layer_table", "logit_table", "spread"]
+if TYPE_CHECKING:
+    from fourierscale.auditing.before_after import BeforeAfter
+
+__all__ = ["both_table", "layer_table", "logit_table"]
 
 COLUMNS = 4
-
-
-def spread(values: Sequence[int], most: int) -> list[int]:
-    """At most so many of the values, evenly, the first and the last among them.
-
-    >>> spread(range(8, 28), 5)
-    [8, 13, 18, 22, 27]
-    """
-    if len(values) <= most:
-        return list(values)
-    return [values[round(step * (len(values) - 1) / (most - 1))] for step in range(most)]
 
 
 def layer_table(audit: Audit) -> Table:
@@ -71,6 +64,22 @@ def logit_table(audit: Audit) -> Table:
             figures = [f"{row.agreement:.3f}", f"{row.kl:.1e}", f"{row.ordered:.3f}", *more]
             table.add_row(row.kind, f"{row.resolution} px", *figures)
     table.caption = f"≥, ≤: share of images no less sure, no worse at {audit.size} px"
+    return table
+
+
+def both_table(found: BeforeAfter) -> Table:
+    """The errors of the bare and of the wrapped model's output, by kind of downscaling and resolution."""
+    after, sides = found.after, spread(found.after.resolutions, COLUMNS)
+    title = f"{escape(found.before.model)}: relative squared error of its output, {after.images} images"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
+    table.add_column("downscaling", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for side in sides:
+        table.add_column(f"{side} px", justify="right", no_wrap=True)
+    for kind in after.kinds:
+        for name, audit in (("bare", found.before), ("nested", after)):
+            errors = audit.layers[-1].errors[kind]
+            table.add_row(kind, name, *(_cell(errors.get(side), audit.tolerance) for side in sides))
     return table
 
 

@@ -10,15 +10,36 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.auditing.compare import Form, form_of
-from fourierscale.auditing.errors import AuditError
+from fourierscale.auditing.errors import AuditError, SizeError
+from fourierscale.models import PerLevelClassifier
 from fourierscale.models.classifier import ScaleHead
-from fourierscale.nn import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
+from fourierscale.nn import NestedModel, ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
 from fourierscale.nn.conv import _FourierLayer
 from fourierscale.nn.nested import _Nested
 
-__all__ = ["OUTPUT", "Record", "Trace", "run"]
+__all__ = ["OUTPUT", "LevelAnswers", "Record", "Trace", "answering_by_level", "run"]
 
 OUTPUT = "output"
+
+
+class LevelAnswers(nn.Module):
+    """What a nested model says of each level, ``(B, levels, n)``."""
+
+    def __init__(self, net: NestedModel) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Vectors of all levels, coarse to fine."""
+        return torch.stack(self.net.per_level(x), 1)
+
+
+def answering_by_level(model: Callable[[Tensor], Any], images: Tensor) -> Callable[[Tensor], Any]:
+    """The model itself; of a nested one that gives a vector, what it says of each level."""
+    vectors = isinstance(model, NestedModel) and model.look(images)[1] == [None]
+    return LevelAnswers(model) if vectors and isinstance(model, NestedModel) else model
+
+
 FORMS: tuple[tuple[type[nn.Module], Form], ...] = (
     (_FourierLayer, "coefficients"),
     (_Nested, "coefficients"),
@@ -28,8 +49,11 @@ FORMS: tuple[tuple[type[nn.Module], Form], ...] = (
     (ToImage, "image"),
     (ScaleEquivariant, "image"),
     (ScaleHead, "levels"),
+    (LevelAnswers, "levels"),
+    (PerLevelClassifier, "levels"),
 )
-WHOLE = (_FourierLayer, _Nested, ScaleHead)  # their insides are no layers
+WHOLE = (_FourierLayer, _Nested, ScaleHead, NestedModel, LevelAnswers, PerLevelClassifier)
+"""Their insides are no layers; those of a nested model see each level of an image in turn."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +156,7 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
         raise
     except Exception as error:  # whatever a stranger's model raises is told in one line
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        raise AuditError(
+        raise SizeError(
             f"the model does not take images of shape {tuple(x.shape)} ({reason.strip()[:200]}): give the channels it "
             "was made for, leave out resolutions that are too small, or set enlarge in the preprocessing for a model "
             "of one input size"
@@ -162,6 +186,8 @@ def run(model: Callable[[Tensor], Any], x: Tensor, depth: int | None = None) -> 
 
 
 def _known(module: object) -> Form | None:
+    if isinstance(module, NestedModel):
+        return "coefficients" if module.domain == "coefficients" else "image"
     return next((form for kind, form in FORMS if isinstance(module, kind)), None)
 
 

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import rich  # noqa: F401
         import typer
     except ImportError as error:
-        print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[data]'", file=sys.stderr)
+        print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[predict]'", file=sys.stderr)
         return 2
 
     from fourierscale.auditing.errors import AuditError

@@ -10,17 +10,20 @@ import typer
 from rich.console import Console
 
 from fourierscale.cli.folders import check_folder
+from fourierscale.models.files import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fourierscale.auditing import Audit
+    from fourierscale.auditing import Audit, BeforeAfter
     from fourierscale.cli.found import Found
+    from fourierscale.data import FolderOptions
     from fourierscale.models import Preprocessing
 
 __all__ = ["audit"]
 
 SIDES_SHOWN = 8  # resolutions, unless they are given
+SIDE = 64  # of random images
 
 
 def audit(
@@ -36,11 +39,21 @@ def audit(
         str | None,
         typer.Option(help="Protocol, folder of images, or random; the model's own, or MNIST, if not given."),
     ] = None,
-    images: Annotated[int, typer.Option(min=1, help="How many test images.")] = 16,
+    images: Annotated[int, typer.Option(min=1, help="How many images.")] = 16,
     resolutions: Annotated[
         str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
     ] = None,
-    kinds: Annotated[str, typer.Option(help="Kinds of downscaling, with commas.")] = "ideal,gaussian,bicubic",
+    nested: Annotated[
+        str | None,
+        typer.Option(help="Levels, as 48,68,96: audit the model, and the same inside one nested map of these levels."),
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            help="Kinds of downscaling, with commas, among ideal, gaussian, bicubic, area and jpeg; the first three if "
+            "not given, with --nested all."
+        ),
+    ] = None,
     enlarge: Annotated[
         str | None,
         typer.Option(help="Bring images to one size: zero, reflect, replicate, circular, upsample, or none."),
@@ -68,7 +81,7 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
-    from fourierscale.auditing import AuditError
+    from fourierscale.auditing import AuditError, audit_nested
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
@@ -85,20 +98,26 @@ def audit(
             with progress_bars() as report:
                 pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
-                way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
-                side = None if way is None else max(opened.side or 0, int(pictures.images.shape[-1]))
-                prepare = replace(pictures.preprocessing, enlarge=way, enlarge_size=side)
-                found = measure(
-                    opened.model,
-                    pictures.images,
-                    _sides(resolutions) if resolutions else pictures.resolutions,
-                    labels=pictures.labels,
-                    kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()],  # type: ignore[misc]
-                    preprocessing=prepare if boundary is None else replace(prepare, boundary=check_boundary(boundary)),
-                    depth=depth,
-                    report=report,
-                )
-                found = replace(found, model=opened.name)
+                if boundary is not None:
+                    own = replace(pictures.preprocessing, boundary=check_boundary(boundary))
+                    pictures = pictures._replace(preprocessing=own)
+                pictures = suited(opened, pictures, enlarge, console)
+                options: dict[str, Any] = {
+                    "labels": pictures.labels,
+                    "preprocessing": pictures.preprocessing,
+                    "depth": depth,
+                    "report": report,
+                }
+                if kinds is not None:
+                    options["kinds"] = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+                asked = None if resolutions is None else _sides(resolutions)
+                found: Audit | BeforeAfter
+                if nested is None:
+                    found = measure(opened.model, pictures.images, asked or pictures.resolutions, **options)
+                    found = replace(found, model=opened.name)
+                else:
+                    levels = _sides(nested, "--nested")
+                    found = audit_nested(opened.model, pictures.images, levels, asked, **options).named(opened.name)
         except ValueError as error:
             raise AuditError(str(error)) from error
         show(found, console, opened.trained)
@@ -108,19 +127,27 @@ def audit(
             console.print()
 
 
-def write(found: Audit, folder: Path, console: Console) -> None:
+def write(found: Audit | BeforeAfter, folder: Path, console: Console) -> None:
     """The files of one audit."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
+    write_whole(folder / "audit.json", found.to_json())
     found.save_png(folder / "audit.png")
     found.save_html(folder / "audit.html")
     console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
 
 
-def show(found: Audit, console: Console, answers: bool = True) -> None:
-    """The tables and the sentence."""
+def show(found: Audit | BeforeAfter, console: Console, answers: bool = True) -> None:
+    """The tables and the sentence, or what changes inside a nested map."""
+    from fourierscale.auditing import BeforeAfter
+
     console.print()
     console.print(found.table())
+    if isinstance(found, BeforeAfter):
+        console.print()
+        for number, sentence in enumerate(found.sentences):
+            style = None if number else "bold green" if found.after.broken is None else "bold red"
+            console.print(f"{sentence}.", style=style, soft_wrap=True, markup=False)
+        return
     if found.logits and answers:
         console.print()
         console.print(found.logit_table())
@@ -155,7 +182,10 @@ def find_pictures(
     offline: bool = False,
     report: Any = None,
 ) -> Pictures:
-    """Test images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
+    """Images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
+
+    Of a protocol, and of the folder that the model was trained on, they are test images; any other folder is used
+    whole.
 
     Args:
         opened: The model.
@@ -167,10 +197,10 @@ def find_pictures(
         report: Told how far it is.
     """
     from fourierscale.auditing import AuditError
-    from fourierscale.auditing.table import spread
+    from fourierscale.auditing.sizes import spread
     from fourierscale.cli.found import folder_options
-    from fourierscale.data import DataError, load_protocol
-    from fourierscale.data.protocols import bare_name
+    from fourierscale.data import DataError
+    from fourierscale.data.protocols import folder_path
     from fourierscale.functional import downscale
 
     digits = opened.channels in (1, None) and opened.side in (28, None) and size is None
@@ -178,47 +208,85 @@ def find_pictures(
     if chosen == "random":
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
-    # the test images of a run are those that its own seed split off
-    config = opened.info.get("config", {}).get("data", {}) if bare_name(chosen) == opened.protocol else {}
-    options = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
-    if data_dir is not None:
-        options["data_dir"] = data_dir
+    path, own = folder_path(chosen), folder_path(opened.protocol) if opened.protocol else None
     folder = folder_options(opened, chosen)
     if size is not None:
         folder = replace(folder, size=size, lowest=None)
     try:
-        splits = load_protocol(chosen, offline=offline, report=report, folder=folder, **options)
+        if path is not None and (own is None or own.resolve() != path.resolve()):
+            found = _folder_pictures(opened, path, count, folder, report)
+        else:
+            found = _test_pictures(opened, chosen, count, folder, data_dir, offline, report)
     except DataError as error:
         if data is not None:
             raise
         return random_pictures(opened, count, size, f", since there is no real data ({error})")
-    test = splits.test
-    pixels, chosen_items = test.largest(count)
+    pixels = found.images
     if opened.channels not in (None, pixels.shape[1]):
         raise AuditError(
             f"{opened.name} takes images of {opened.channels} channel(s), {chosen} has {pixels.shape[1]}: choose other "
             "images with --data"
         )
+    prepare = _boundary_of(opened, opened.preprocessing or found.preprocessing)
     if opened.enlarge is not None and opened.side is not None and opened.side < pixels.shape[-1]:
-        pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
-    own = opened.preprocessing
-    labels = test.labels[chosen_items] if own is not None and own.classes == splits.classes else None
+        pixels = downscale(pixels, opened.side, boundary=found.preprocessing.boundary)
     n = int(pixels.shape[-1])
-    sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), SIDES_SHOWN)
-    source = f"{len(pixels)} test images of {chosen}, from {splits.source}"
-    return Pictures(pixels, labels, sides, _boundary_of(opened, own or splits.preprocessing), source)
+    sides = spread([r for r in found.resolutions if r < n] or range(n // 2, n), SIDES_SHOWN)
+    return found._replace(images=pixels, resolutions=sides, preprocessing=prepare)
+
+
+def _folder_pictures(opened: Found, path: Path, count: int, options: FolderOptions, report: Any) -> Pictures:
+    """Any images of a folder; their classes count where they are the model's."""
+    from fourierscale.data.plain import open_images
+    from fourierscale.data.protocols import IMAGENET, IMAGENET_GREY
+    from fourierscale.models import Preprocessing
+
+    if opened.channels in (1, 3):
+        options = replace(options, colour="grey" if opened.channels == 1 else "rgb")
+    found = open_images(path, count, options, report)
+    own = opened.preprocessing
+    labels = None if own is None else found.labels(own.classes)
+    usual = Preprocessing(**(IMAGENET_GREY if found.pixels.shape[1] == 1 else IMAGENET))
+    return Pictures(found.pixels, labels, list(found.resolutions), usual, found.note)
+
+
+def _test_pictures(
+    opened: Found,
+    name: str,
+    count: int,
+    folder: FolderOptions,
+    data_dir: Path | None,
+    offline: bool,
+    report: Any,
+) -> Pictures:
+    """Test images of a protocol or of the model's own folder, which its own seed split off."""
+    from fourierscale.data import load_protocol
+    from fourierscale.data.protocols import bare_name, folder_path
+
+    own = bare_name(name) == opened.protocol or folder_path(name) is not None
+    config = opened.info.get("config", {}).get("data", {}) if own else {}
+    options = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
+    if data_dir is not None:
+        options["data_dir"] = data_dir
+    splits = load_protocol(name, offline=offline, report=report, folder=folder, **options)
+    pixels, chosen = splits.test.largest(count)
+    known = opened.preprocessing
+    labels = splits.test.labels[chosen] if known is not None and known.classes == splits.classes else None
+    source = f"{len(pixels)} test images of {name}, from {splits.source}"
+    return Pictures(pixels, labels, list(splits.protocol.equivariance), splits.preprocessing, source)
 
 
 def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pictures:
     """Band-limited random images whose amplitude falls with frequency, as that of photographs does."""
     import torch
 
-    from fourierscale.auditing.table import spread
+    from fourierscale.auditing.sizes import spread
     from fourierscale.functional import band, grid, synthesize
     from fourierscale.functional.bands import frequencies
     from fourierscale.models import Preprocessing
 
-    side, channels = size or opened.side or 64, opened.channels or 3
+    channels = opened.channels or 3
+    side = size or random_side(opened, channels)
     k = frequencies(grid(band(side)), torch.float32, torch.device("cpu"))
     draw = torch.Generator().manual_seed(0)
     coeffs = torch.randn(count, channels, len(k), len(k), generator=draw) / (1 + torch.hypot(k[:, None], k))
@@ -229,6 +297,50 @@ def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pi
     return Pictures(pixels, None, spread(range(side // 3, side), SIDES_SHOWN), _boundary_of(opened, prepare), source)
 
 
+def suited(opened: Found, pictures: Pictures, enlarge: str | None, console: Console) -> Pictures:
+    """Images and resolutions that a model takes; says which, where not every size will do.
+
+    Args:
+        opened: The model.
+        pictures: The images.
+        enlarge: How smaller images are to reach a model of one size, ``"none"`` for not at all; None to choose.
+        console: Where it says so.
+    """
+    from fourierscale.auditing.sizes import fit_images
+    from fourierscale.models import ImageModel
+
+    images, prepare = pictures.images, pictures.preprocessing
+    way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
+    if way is not None and (opened.side is not None or isinstance(opened.model, ImageModel)):
+        side = max(opened.side or 0, int(images.shape[-1]))
+        return pictures._replace(preprocessing=replace(prepare, enlarge=way, enlarge_size=side))
+    if enlarge == "none" or isinstance(opened.model, ImageModel):
+        return pictures
+    images, resolutions, prepare, taken = fit_images(opened.model, images, prepare, way or "zero")
+    if str(taken) != "images of any size":
+        reached = "" if prepare.enlarge is None else f"; smaller ones reach it by {prepare.enlarge}, --enlarge says how"
+        console.print(f"{opened.name} takes {taken}{reached}", soft_wrap=True, markup=False)
+    elif way is not None:
+        prepare = replace(prepare, enlarge=way, enlarge_size=int(images.shape[-1]))
+    else:
+        resolutions = [side for side in pictures.resolutions if side >= resolutions[0]] or resolutions
+    return Pictures(images, pictures.labels, resolutions, prepare, pictures.source)
+
+
+def random_side(opened: Found, channels: int) -> int:
+    """Side of random images: of several sizes that the model takes, not only of one."""
+    import torch
+
+    from fourierscale.auditing.sizes import find_sizes, place_of
+    from fourierscale.models import ImageModel
+
+    if opened.side is not None or isinstance(opened.model, ImageModel):
+        return opened.side or SIDE
+    example = torch.zeros(1, channels, SIDE, SIDE)
+    taken = find_sizes(opened.model, example.to(*place_of(opened.model, example)))
+    return taken.side or taken.most or max(SIDE, 4 * taken.sizes.stride)
+
+
 def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     """A preprocessing with the boundary of the model itself, where it has one."""
     from fourierscale.models import ImageModel
@@ -236,7 +348,7 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
 
 
-def _sides(text: str) -> list[int]:
+def _sides(text: str, option: str = "--resolutions") -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
     from fourierscale.auditing import AuditError
 
@@ -244,6 +356,6 @@ def _sides(text: str) -> list[int]:
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise AuditError(f"--resolutions: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise AuditError(f"{option}: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides

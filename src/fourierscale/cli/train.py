@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,8 @@ from fourierscale.cli.folders import check_folder
 
 __all__ = ["train"]
 
+OF_IMAGES = ("classes", "in_channels", "resolutions", "image_resolutions", "reference_size")
+"""Options of a model that follow from the images."""
 OF_TASKS = {"segmentation": "segmentation", "field": "field"}
 CHOSEN = ("folder", "segmentation")  # presets of which some settings follow from the images
 
@@ -51,6 +53,14 @@ def train(
     bare: Annotated[
         bool, typer.Option("--bare", help="For segmentation and fields: the net as it is, without the nested map.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Weights to begin with: a run's folder, a .safetensors file, or the name of weights that ship; "
+            "classes and levels may be others.",
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or a folder of images.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
@@ -77,16 +87,29 @@ def train(
     """
     from fourierscale.cli.own_model import make_known
     from fourierscale.data.protocols import folder_path
+    from fourierscale.models import load_trained
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
 
     if images is not None and data is not None:
         raise ConfigError(f"give the images once: {images}, or --data {data}")
     data = images if data is None else data
-    given = {
+    overrides: dict[str, Any] = {}
+    if start is not None and not resume:
+        info = load_trained(start)[1]
+        if model is None and config is None:  # the model of the weights; what follows from the images is theirs
+            model, own = info["model"], info["overrides"]
+            overrides = {
+                f"model.overrides.{name}": json.dumps(own[name])
+                for name in own
+                if name not in OF_IMAGES and own[name] is not None
+            }
+    given: dict[str, Any] = {
         "model.name": model,
         "model.overrides.exact": "false" if bare else None,
         "data.task": task,
+        **overrides,
+        "model.start": start and json.dumps(start),
         "data.protocol": data and json.dumps(data),  # a folder may have the name of a number
         "data.data_dir": data_dir,
         "train.epochs": epochs,
@@ -99,7 +122,7 @@ def train(
     changes += ["data.skip_bad=true"] if skip_bad else []
     if model is not None and ":" in model:
         make_known(model, task)
-    source = config or _preset(model, data, task)
+    source = config or _preset(model, data, task, bool(overrides))
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -143,17 +166,18 @@ def train(
             finish(run, splits, onnx and folder is not None)
 
 
-def _preset(model: str | None, data: str | None, task: str | None) -> str:
-    """The preset that a model is trained with, or that of a task or a folder."""
+def _preset(model: str | None, data: str | None, task: str | None, begun: bool) -> str:
+    """The preset that a model is trained with; that of the task or the folder where only weights name a model."""
     from fourierscale.data.protocols import folder_path
     from fourierscale.models import model_info
     from fourierscale.training.errors import ConfigError
 
-    if model is None and task in OF_TASKS:
+    free = model is None or begun
+    if free and task in OF_TASKS:
         if not data and task == "segmentation":
             raise ConfigError("give the folder of images/ and masks/: fourierscale train --task segmentation FOLDER")
         return OF_TASKS[task]
-    if model is None and data and folder_path(data):
+    if free and data and folder_path(data):
         return "folder"
     try:
         return "tiny" if model is None else model_info(model).recipe

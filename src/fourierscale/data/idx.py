@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fourierscale.data.errors import CorruptFileError, FormatError
-from fourierscale.models.files import check_regular
+from fourierscale.models.files import check_regular, write_whole
 
 __all__ = ["read_idx", "write_idx"]
 
@@ -132,4 +132,4 @@ def write_idx(path: str | os.PathLike[str], array: NDArray[np.uint8]) -> None:
     content = struct.pack(f">4B{array.ndim}I", 0, 0, UBYTE, array.ndim, *array.shape) + array.tobytes()
     path = Path(path)
     # mtime 0: the same array gives the same file
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

@@ -15,6 +15,8 @@ coefficients; which one runs is a matter of speed alone (``fourierscale bench tr
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,6 +110,12 @@ def widened(x: Tensor) -> Tensor:
     """
     wide = x.dtype is torch.float32 and x.device.type in ("cpu", "cuda", "meta") and not is_exporting()
     return x.double() if wide else x
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[Any]:
+    """Autocast is off for a while, on a device that has it (the meta device has none)."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
 
 
 def is_exporting() -> bool:

@@ -14,7 +14,7 @@ from fourierscale.functional.constants import constant
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import HeadPool, pool_cells
 from fourierscale.functional.resample import corner
-from fourierscale.functional.transform import synthesize
+from fourierscale.functional.transform import full_precision, synthesize
 from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.models.layers import ExactNet
 from fourierscale.models.parted import PartedStages
@@ -100,7 +100,7 @@ class ScaleHead(nn.Module):
         box = check_coefficients(coeffs, 2, self.channels, type(self).__name__)
         levels = self.levels.of_input(box)
         pooled = self._pooled(coeffs, levels)
-        with torch.autocast(coeffs.device.type, enabled=False):  # too small to be worth losing digits
+        with full_precision(coeffs):  # too small to be worth losing digits
             return self._logits(pooled.to(coeffs.dtype), levels)
 
     def _logits(self, pooled: Tensor, levels: tuple[Box, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -31,15 +32,19 @@ class Cost:
     input: tuple[int, int, int]
 
 
-def model_cost(name: str) -> Cost:
+def model_cost(name: str, **overrides: Any) -> Cost:
     """Parameters and FLOPs of a model by name, from tensors that have shapes but no values.
+
+    Args:
+        name: The model.
+        overrides: Options that differ from its preset, such as ``made="exact"``.
 
     >>> model_cost("cnn-mnist")
     Cost(parameters=494549, flops=70121602, fixed_flops=0, input=(1, 28, 28))
     """
-    shape = model_info(name).largest_input
+    shape = model_info(name).input_of(overrides)
     with torch.device("meta"):
-        model = create_model(name).eval()
+        model = create_model(name, **overrides).eval()
         one, two = (_forward_flops(model, torch.empty(images, *shape)) for images in (1, 2))
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return Cost(trained, two - one, 2 * one - two, shape)

@@ -15,14 +15,30 @@ from fourierscale.functional import downscale, enlarge_to
 from fourierscale.functional.bands import Boundary, Size, check_boundary
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
+from fourierscale.models.answer import Answer
 
-__all__ = ["Answer", "Polarity", "Preprocessing", "Shape"]
+__all__ = ["Polarity", "Preprocessing", "Shape", "dark_on_light"]
 
 Shape: TypeAlias = Literal["crop", "whole"]
 """How an image becomes square: its largest centred square, or all of it, squeezed."""
 
 Polarity: TypeAlias = Literal["light on dark"]
 """What a model was trained to see as ink, where it matters."""
+
+LIGHT = 0.5
+"""A border that is lighter on average, from 0 to 1, is paper."""
+
+
+def dark_on_light(pixels: Tensor) -> Tensor:
+    """Whether images ``(..., C, m, m)`` show dark ink on light paper: by the average lightness of their border.
+
+    >>> digit = torch.zeros(1, 5, 5)
+    >>> digit[:, 1:4, 2] = 1.0
+    >>> bool(dark_on_light(digit)), bool(dark_on_light(1 - digit))
+    (False, True)
+    """
+    sides = pixels[..., 0, :], pixels[..., -1, :], pixels[..., :, 0], pixels[..., :, -1]
+    return torch.stack([side.mean(dim=(-2, -1)) for side in sides]).mean(0) > LIGHT
 
 
 LARGEST_SIDE = 1 << 16
@@ -215,34 +231,3 @@ class Preprocessing:
 
 RENAMED = {"fit": "enlarge", "fit_size": "enlarge_size", "resolutions": "sizes"}
 """Names of fields in descriptions from before version 0.2."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a model says of one image.
-
-    Attributes:
-        probabilities: ``(levels, classes)``, coarse to fine; the last level is the prediction.
-        classes: Names of the classes.
-        levels: Names of the levels.
-    """
-
-    probabilities: Tensor
-    classes: tuple[str, ...]
-    levels: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """The most probable class."""
-        return self.classes[int(self.probabilities[-1].argmax())]
-
-    @property
-    def probability(self) -> float:
-        """The probability of that class."""
-        return float(self.probabilities[-1].max())
-
-    def per_level(self) -> list[tuple[str, str, float]]:
-        """Name of each level, its most probable class and that class's probability, coarse to fine."""
-        best, at = self.probabilities.max(-1)
-        rows = zip(self.levels, at.tolist(), best.tolist(), strict=True)
-        return [(name, self.classes[label], value) for name, label, value in rows]

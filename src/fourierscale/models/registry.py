@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -60,9 +61,17 @@ class ModelInfo:
     @property
     def largest_input(self) -> tuple[int, int, int]:
         """Channels, height and width of the largest image it was made for."""
+        return self.input_of({})
+
+    def input_of(self, overrides: Mapping[str, Any]) -> tuple[int, int, int]:
+        """Channels, height and width of the largest image that it was made for with some options overridden."""
         resolutions = "resolutions" if "resolutions" in self.options else "image_resolutions"
-        side = self.enlarge_size or max(self.default(resolutions))
-        return self.default("in_channels"), side, side
+
+        def value(option: str) -> Any:
+            return overrides[option] if option in overrides else self.default(option)
+
+        side = self.enlarge_size or max(value(resolutions))
+        return value("in_channels"), side, side
 
 
 _MODELS: dict[str, ModelInfo] = {}
@@ -135,7 +144,10 @@ def pretrained_info(name: str) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.is_file():
         have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
-        raise ValueError(f"there are no weights for {name!r}: choose one of {', '.join(have)}, or train it")
+        remedy = f"choose one of {', '.join(have)}, or train it"
+        if os.path.exists(name):  # a run's folder or a file of weights
+            remedy = f"{name} is on this disk, load_model from fourierscale.models reads it"
+        raise ValueError(f"there are no weights for {name!r}: {remedy}")
     info: dict[str, Any] = json.loads(path.read_text())
     return info
 
@@ -152,7 +164,7 @@ def load_pretrained(name: str) -> ImageModel:
     try:
         from safetensors.torch import load
     except ImportError:
-        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[predict]'") from None
     weights = resources.files("fourierscale.models") / "weights" / f"{name}.safetensors"
     return restore_model(pretrained_info(name), load(weights.read_bytes()))
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import HeadPool
+from fourierscale.functional.transform import full_precision
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead, head_layers
 from fourierscale.models.contract import ImageModel, names_of_levels
 from fourierscale.nn.checks import choice
@@ -98,7 +99,7 @@ class ResidualBody(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Images of any size to vectors, these in single precision."""
         maps = self.trunk(x)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x):
             maps = maps.to(self.inner[1].weight.dtype)
             vectors: Tensor = self.inner(torch.cat([way(maps, self.cells).flatten(1) for way in self.ways], 1))
         return vectors
@@ -125,7 +126,7 @@ class ResidualNet(ImageModel):
     def forward(self, x: Tensor) -> Tensor:
         """Images ``(B, C, H, W)`` to logits ``(B, classes)``."""
         hidden = F.dropout(self.body(x), self.dropout, self.training)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x):
             logits: Tensor = self.outer(hidden)
         return logits
 
@@ -170,7 +171,7 @@ class PerLevelClassifier(ImageModel):
         if self.training and self.step == "two" and len(chosen) > 1:
             chosen = [int(torch.randint(len(chosen) - 1, ())), chosen[-1]]
         hidden = torch.stack(self.body.per_level(x, chosen), 1)
-        with torch.autocast(x.device.type, enabled=False):
+        with full_precision(x):
             if self.training:
                 hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), self.dropout)
             logits: Tensor = self.outer(hidden)

@@ -18,9 +18,9 @@ from fourierscale.models.contract import ImageModel
 from fourierscale.models.described import DescriptionError, checked, read_json
 from fourierscale.models.files import write_whole
 from fourierscale.models.preprocessing import Preprocessing
-from fourierscale.models.registry import create_model, model_info, restore_model
+from fourierscale.models.registry import create_model, load_pretrained, model_info, pretrained_info, restore_model
 
-__all__ = ["WeightsError", "load_model", "read_info", "save_model", "versions"]
+__all__ = ["WeightsError", "load_model", "load_trained", "read_info", "save_model", "versions"]
 
 WEIGHTS, INFO = "model.safetensors", "model.json"
 
@@ -160,6 +160,22 @@ def _check_preprocessing(info: Mapping[str, Any], prepare: Preprocessing | None,
             f"{about} is about images of {prepare.channels} channel(s) and {len(prepare.classes)} classes, the model "
             f"takes {channels} channel(s) and knows {classes}: mend it, or train again"
         )
+
+
+def load_trained(name: str | os.PathLike[str]) -> tuple[ImageModel, dict[str, Any]]:
+    """A trained model and its description, from a run's folder, a ``.safetensors`` file, or weights that ship by name.
+
+    Raises:
+        WeightsError: As :func:`load_model`, and for a name that is none of these.
+    """
+    path = Path(name).expanduser()
+    if path.exists() or path.suffix == ".safetensors":
+        return load_model(path), read_info(path)
+    try:
+        return load_pretrained(str(name)), pretrained_info(str(name))
+    except (ValueError, OSError) as error:
+        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
+        raise WeightsError(f"{name} is no file or folder, and {reason}") from None
 
 
 def _files(path: str | os.PathLike[str]) -> tuple[Path, Path]:

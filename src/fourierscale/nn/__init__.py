@@ -21,6 +21,7 @@ from fourierscale.nn.nested import (
 )
 from fourierscale.nn.nested_model import NestedModel, equivariant
 from fourierscale.nn.norms import BatchNorm, LevelBatchNorm
+from fourierscale.nn.pass_table import PassRow, PassTable
 from fourierscale.nn.structure import ScaleDropout, ScaleEquivariant, ScaleResidual, ToCoefficients, ToImage
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "LocalFourierConv2d",
     "LocalFourierConv3d",
     "NestedModel",
+    "PassRow",
+    "PassTable",
     "ScaleActivation1d",
     "ScaleActivation2d",
     "ScaleActivation3d",

@@ -66,10 +66,12 @@ class ModelConfig:
     Attributes:
         name: A name that ``create_model`` knows.
         overrides: Options of the model that differ from its preset.
+        start: Weights to begin with: a run's folder, a ``.safetensors`` file, or the name of weights that ship.
     """
 
     name: str = "scalenet-mnist"
     overrides: Settings = field(default_factory=dict)
+    start: str | None = None
 
 
 @dataclass(frozen=True, config=EXACT)
@@ -198,6 +200,7 @@ class TrainConfig:
         devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
         num_nodes: Number of machines.
         strategy: How processes work together, for example ``"ddp"``.
+        timeout: Seconds after which a process that does not hear from the others ends.
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
@@ -215,6 +218,7 @@ class TrainConfig:
     devices: str = "1"
     num_nodes: Count = 1
     strategy: str = "auto"
+    timeout: Count = 1800
     compile: Flag = False
     cuda_graphs: Flag = True
     channels_last: Flag = False

@@ -54,18 +54,20 @@ class Spectra:
 
     def get(self, size: tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:
         """The spectrum of a size, made if it is not there; at most :data:`ENTRIES_KEPT` numbers are kept."""
-        if size in self._by_size:
-            return self._by_size[size]
+        by_size = self._by_size  # another thread may forget meanwhile, and gets others then
+        kept = by_size.get(size)
+        if kept is not None:
+            return kept
         spectrum = make()
         if self.entries() + spectrum.numel() > ENTRIES_KEPT:
-            self._by_size.clear()
+            by_size.clear()
         if spectrum.numel() <= ENTRIES_KEPT:
-            self._by_size[size] = spectrum
+            by_size[size] = spectrum
         return spectrum
 
     def entries(self) -> int:
         """How many numbers are kept."""
-        return sum(spectrum.numel() for spectrum in self._by_size.values())
+        return sum(spectrum.numel() for spectrum in list(self._by_size.values()))
 
 
 def _is_same(known: tuple[Tensor, int, int, Tensor | None], now: Tensor) -> bool:

@@ -18,6 +18,7 @@ from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
 from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, WeightsError
+from fourierscale.models.files import write_whole
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
 
 __all__ = ["describe_net", "write_page"]
@@ -75,7 +76,7 @@ def write_page(viewer: Viewer, folder: str | os.PathLike[str]) -> Path:
     root = Path(folder).expanduser()
     root.mkdir(parents=True, exist_ok=True)
     path = root / "index.html"
-    path.write_text(build_page(about, engine, DOUBLE), encoding="utf-8")
+    write_whole(path, build_page(about, engine, DOUBLE))
     return path
 
 

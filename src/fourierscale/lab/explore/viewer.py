@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from torch import Tensor
 from fourierscale.functional import downscale
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.models.preprocessing import LIGHT
+from fourierscale.predicting.levels import looks
 from fourierscale.testing import relative_error
 
 __all__ = ["LookError", "Net", "Viewer"]
@@ -86,16 +89,27 @@ class Viewer:
             "classes": list(self.prepare.classes),
             "resolutions": self.resolutions,
             "levels": self.levels(),
+            "looks": self.looks(),
             "nets": [
                 {"key": net.key, "name": net.name, "parameters": sum(p.numel() for p in net.model.parameters())}
                 for net in self.nets
             ],
+            "light": LIGHT if self.prepare.polarity == "light on dark" else None,
             "maxSide": MAX_SIDE,
         }
 
     def levels(self) -> dict[int, int]:
         """Which level of the first net answers for each resolution; 0 everywhere if it has no levels."""
         return {r: len(self.nets[0].model.level_bands((r, r))) - 1 for r in self.resolutions}
+
+    def looks(self) -> dict[int, list[tuple[int, float]]]:
+        """For each size where the first net would look, coarse to fine, and the work up to there, 1 being the whole."""
+        net, found = self.nets[0], {}
+        for size in self.resolutions if net.model.levels is not None else ():
+            steps = looks(net.model, net.preprocessing, size)
+            work = itertools.accumulate((step.size / size) ** 2 for step in steps)
+            found[size] = [(step.resolution, share) for step, share in zip(steps, work, strict=True)]
+        return found
 
     def warm(self) -> None:
         """Look once, so that the first look of the page is as quick as the others."""

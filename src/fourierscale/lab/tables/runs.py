@@ -39,7 +39,7 @@ __all__ = [
 INCIDENTAL = frozenset(
     {
         *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device", "memory_limit")),
-        *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
+        *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "timeout")),
         *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
         # how exactly the measures are known: a result says over how many pairs and images, and in which precision
