@@ -45,7 +45,8 @@ def test_a_folder_of_images_and_masks_becomes_a_run_with_a_page(
 
 def test_masks_of_files_have_the_files_own_sizes(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     photo, empty, out = trained / "photo.png", trained / "empty.png", trained / "out"
-    Image.fromarray(np.full((50, 31, 3), 90, np.uint8)).save(photo)
+    pixels = np.random.default_rng(0).integers(0, 256, (50, 31, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(photo)
     empty.write_bytes(b"")
     assert run("predict", trained / "run", photo, empty, "--out", out) == 2
     told = capsys.readouterr()

@@ -31,12 +31,12 @@ def evaluate(
         int | None, typer.Option(min=1, help="Images in a batch; 256, or 64 with --anytime, if not given.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    anytime: Annotated[
-        bool, typer.Option("--anytime", help="Measure coarse answers first instead: accuracy against time.")
-    ] = False,
     factory: Annotated[
         str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
     ] = None,
+    anytime: Annotated[
+        bool, typer.Option("--anytime", help="Measure coarse answers first instead: accuracy against time.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json and metrics.png.")] = None,
 ) -> None:
     """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows.
@@ -104,6 +104,16 @@ def evaluate(
     typer.echo(f"wrote {table} and {picture}")
 
 
+def _pairs(found: Trained, name: str, data_dir: Path | None, report: ProgressCallback) -> ScaledSplits | None:
+    """Images with masks or pairs of fields, for a model of them, opened as in training."""
+    from fourierscale.training import Config, load_splits
+
+    if found.task == "classification":
+        return None
+    changes = [f"data.protocol={json.dumps(name)}", *([] if data_dir is None else [f"data.data_dir={data_dir}"])]
+    return load_splits(Config.from_dict(found.info["config"]).replaced(changes), report)
+
+
 def _anytime(found: Trained, splits: ScaledSplits, folder: Path, device: str, limit: int, batch_size: int) -> None:
     """Accuracy against time as a table, JSON and a picture."""
     from dataclasses import asdict
@@ -124,16 +134,6 @@ def _anytime(found: Trained, splits: ScaledSplits, folder: Path, device: str, li
     draw_anytime(measured, picture, f"{found.name} on {splits.protocol.name}")
     anytime_table(measured, f"{len(test[1]):,} images of {test[0].shape[-1]} px, batches of {batch_size}")
     typer.echo(f"wrote {table} and {picture}")
-
-
-def _pairs(found: Trained, name: str, data_dir: Path | None, report: ProgressCallback) -> ScaledSplits | None:
-    """Images with masks or pairs of fields, for a model of them, opened as in training."""
-    from fourierscale.training import Config, load_splits
-
-    if found.task == "classification":
-        return None
-    changes = [f"data.protocol={json.dumps(name)}", *([] if data_dir is None else [f"data.data_dir={data_dir}"])]
-    return load_splits(Config.from_dict(found.info["config"]).replaced(changes), report)
 
 
 def _file_stem(*parts: str) -> str:

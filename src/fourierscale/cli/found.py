@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fourierscale.models import ImageModel, Preprocessing, WeightsError, load_trained, read_info
+from fourierscale.models import ImageModel, Preprocessing, load_trained
 
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
@@ -105,16 +105,17 @@ def find_trained(name: str, factory: str | None = None) -> Trained:
             weights must not choose what code is run.
     """
     from fourierscale.cli.own_model import make_known
+    from fourierscale.models import WeightsError, read_info
 
     path = Path(name).expanduser()
-    if not path.exists():
-        return Trained(*load_trained(name), None)
-    info = read_info(path)
-    if ":" in info["model"]:
-        if factory is None or factory != info["model"]:
-            raise WeightsError(f"{name} is a net of yours: give --factory {info['model']}, which built it")
-        make_known(factory, str(info.get("config", {}).get("data", {}).get("task")))
-    return Trained(*load_trained(name), path if path.is_dir() else path.parent)
+    folder = (path if path.is_dir() else path.parent) if path.exists() else None
+    if folder is not None:
+        info = read_info(path)
+        if ":" in info["model"]:
+            if factory is None or factory != info["model"]:
+                raise WeightsError(f"{name} is a net of yours: give --factory {info['model']}, which built it")
+            make_known(factory, str(info.get("config", {}).get("data", {}).get("task")))
+    return Trained(*load_trained(name), folder)
 
 
 def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:

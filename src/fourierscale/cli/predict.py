@@ -15,13 +15,12 @@ import typer
 from torch import Tensor, nn
 
 from fourierscale.cli.folders import check_folder
-from fourierscale.cli.found import MODEL_HELP, find_trained
-from fourierscale.cli.predict_maps import predict_maps
+from fourierscale.cli.found import MODEL_HELP
+from fourierscale.cli.predict_maps import find_maps, predict_maps
 from fourierscale.cli.progress import progress_bars
 from fourierscale.data.errors import DataError
-from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models import Answer, ImageModel, MapModel
+from fourierscale.models import Answer, ImageModel
 from fourierscale.models.files import replacing
 from fourierscale.predicting import Classifier, Invert, Refused, each_image
 
@@ -60,7 +59,7 @@ def predict(
         str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
     ] = None,
 ) -> None:
-    """Classify image files: the class and its probability; for files that are named, at every level. Or write maps.
+    """Classify image files: the class and its probability; for files that are named, at every level, coarse to fine.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
     A folder stands for every image in it and below, and each of them gets one line.
@@ -74,19 +73,13 @@ def predict(
         raise typer.BadParameter("give --json or --csv, not both")
     if features is not None:
         check_folder(features, "--features")
-    given: ImageModel | OnnxClassifier
-    if onnx or model.endswith(".onnx"):
-        given = _onnx_file(model)
-    else:
-        found = find_trained(model, factory)
-        given = found.model
-        if isinstance(given, MapModel):
-            paths = [file for path in images for file in _files(path)]
-            if predict_maps(given, found.preprocessing, found.task, paths, out):
-                raise typer.Exit(2)
-            return
+    maps = None if onnx else find_maps(model, factory)
+    if maps is not None:
+        if predict_maps(maps, images, out):
+            raise typer.Exit(2)
+        return
     try:
-        classifier = Classifier(given, device=device, invert=invert)
+        classifier = Classifier(_onnx_file(model) if onnx else model, device=device, invert=invert)
         if sure is not None and not 0 < sure <= 1:
             raise ValueError(f"--sure is a probability above 0 and at most 1, got {sure}")
     except ValueError as error:
@@ -115,12 +108,7 @@ def predict(
         raise typer.Exit(2)
 
 
-def _files(path: Path) -> list[Path]:
-    """The images of a folder, or the file itself; an empty folder is refused where it is read, as any other file."""
-    return (image_files(path) or [path]) if path.is_dir() else [path]
-
-
-def _onnx_file(model: str) -> OnnxClassifier:
+def _onnx_file(model: str) -> str | OnnxClassifier:
     """The ONNX file of a run's folder, or a file of any name."""
     path = Path(model).expanduser()
     return OnnxClassifier(path / ONNX_FILE if path.is_dir() else path)

@@ -11,22 +11,45 @@ import torch
 import typer
 from torch import Tensor
 
+from fourierscale.models.files import replacing
+from fourierscale.models.maps import as_map_model
+
 if TYPE_CHECKING:
+    from fourierscale.cli.found import Trained
     from fourierscale.models import MapModel, Preprocessing
 
-__all__ = ["predict_maps"]
+__all__ = ["find_maps", "predict_maps"]
 
 NO_CLASS = 255
 
 
-def predict_maps(model: MapModel, prepare: Preprocessing, task: str, files: Sequence[Path], out: Path) -> bool:
+def find_maps(name: str, factory: str | None) -> Trained | None:
+    """The trained model of a run, or of a file of weights, if its answer is a map.
+
+    Args:
+        name: As the user gives it.
+        factory: The function that built a net of the user's own.
+    """
+    from fourierscale.cli.found import find_trained
+    from fourierscale.models import MapModel, WeightsError, read_info
+
+    path = Path(name).expanduser()
+    try:
+        task = read_info(path).get("config", {}).get("data", {}).get("task") if path.exists() else None
+    except WeightsError:  # it is something else, of which others know what to say
+        return None
+    if task not in ("segmentation", "field"):
+        return None
+    found = find_trained(name, factory)
+    return found if isinstance(found.model, MapModel) else None
+
+
+def predict_maps(found: Trained, given: Sequence[Path], out: Path) -> bool:
     """Write a map for every file into a folder; a file that cannot be used is named, and the others go on.
 
     Args:
-        model: Trained.
-        prepare: How pixels become its input.
-        task: ``"segmentation"`` or ``"field"``.
-        files: Images, or arrays of fields.
+        found: The model.
+        given: Images or folders of them, or arrays of fields.
         out: The folder, made if it is not there.
 
     Returns:
@@ -36,14 +59,16 @@ def predict_maps(model: MapModel, prepare: Preprocessing, task: str, files: Sequ
 
     from fourierscale.cli.folders import check_folder
     from fourierscale.data.errors import DataError
+    from fourierscale.data.folder import image_files
 
     check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
+    model, prepare = as_map_model(found.model), found.preprocessing
     console, refused, used = Console(highlight=False), False, set[str]()
-    for path in files:
+    write = _write_mask if found.task == "segmentation" else _write_field
+    for path in (file for one in given for file in (image_files(one) if one.is_dir() else [one])):
         name = _unused(path.stem, used)
         try:
-            write = _write_mask if task == "segmentation" else _write_field
             told = write(model, prepare, path, out / name)
         except (DataError, OSError, ValueError) as error:
             typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
@@ -67,17 +92,16 @@ def _write_mask(model: MapModel, prepare: Preprocessing, path: Path, target: Pat
     from PIL import Image
 
     from fourierscale.data.decode import read_header
-    from fourierscale.models.files import replacing
-    from fourierscale.predicting import prepare_image
+    from fourierscale.predicting.images import prepare_image
     from fourierscale.training.map_report import class_colours
 
     prepared = prepare_image(path, prepare, "no")
-    pixels, note = prepared.pixels[None], ", ".join(prepared.notes)
+    note = ", ".join(prepared.notes)
     header = read_header(path)
     whole = (header.height, header.width)
     size = whole if prepare.shape == "whole" else (min(whole), min(whole))
     with torch.inference_mode():
-        mask = model.at(prepare(pixels), size)[0].argmax(0).to(torch.uint8)
+        mask = model.at(prepare(prepared.pixels[None]), size)[0].argmax(0).to(torch.uint8)
     if size != whole:  # the centred square was looked at alone
         square, mask = mask, torch.full(whole, NO_CLASS, dtype=torch.uint8)
         top, left = (whole[0] - size[0]) // 2, (whole[1] - size[1]) // 2
@@ -100,7 +124,6 @@ def _write_mask(model: MapModel, prepare: Preprocessing, path: Path, target: Pat
 def _write_field(model: MapModel, prepare: Preprocessing, path: Path, target: Path) -> str:
     """A ``.npz`` with the answers ``y`` on the grid of the given fields."""
     from fourierscale.data.fields import read_inputs
-    from fourierscale.models.files import replacing
 
     x = read_inputs(path)
     if x.shape[1] != prepare.channels:

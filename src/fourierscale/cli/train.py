@@ -43,14 +43,6 @@ def train(
         str | None,
         typer.Option(help="classification, segmentation (a class for each pixel) or field (an equation's answer)."),
     ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            help="Weights to begin with: a run's folder, a .safetensors file, or the name of weights that ship; "
-            "classes and levels may be others.",
-        ),
-    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +53,14 @@ def train(
     bare: Annotated[
         bool, typer.Option("--bare", help="For segmentation and fields: the net as it is, without the nested map.")
     ] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Weights to begin with: a run's folder, a .safetensors file, or the name of weights that ship; "
+            "classes and levels may be others.",
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or a folder of images.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
@@ -106,10 +106,10 @@ def train(
             }
     given: dict[str, Any] = {
         "model.name": model,
-        **overrides,
-        "model.start": start and json.dumps(start),
         "model.overrides.exact": "false" if bare else None,
         "data.task": task,
+        **overrides,
+        "model.start": start and json.dumps(start),
         "data.protocol": data and json.dumps(data),  # a folder may have the name of a number
         "data.data_dir": data_dir,
         "train.epochs": epochs,
@@ -122,8 +122,7 @@ def train(
     changes += ["data.skip_bad=true"] if skip_bad else []
     if model is not None and ":" in model:
         make_known(model, task)
-    own_net = None if overrides else model  # of a folder's images the preset is that of the folder, whatever begins it
-    source = config or _preset(own_net, data, task)
+    source = config or _preset(model, data, task, bool(overrides))
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -167,17 +166,18 @@ def train(
             finish(run, splits, onnx and folder is not None)
 
 
-def _preset(model: str | None, data: str | None, task: str | None) -> str:
-    """The preset that a model is trained with, or that of a task or a folder."""
+def _preset(model: str | None, data: str | None, task: str | None, begun: bool) -> str:
+    """The preset that a model is trained with; that of the task or the folder where only weights name a model."""
     from fourierscale.data.protocols import folder_path
     from fourierscale.models import model_info
     from fourierscale.training.errors import ConfigError
 
-    if model is None and task in OF_TASKS:
+    free = model is None or begun
+    if free and task in OF_TASKS:
         if not data and task == "segmentation":
             raise ConfigError("give the folder of images/ and masks/: fourierscale train --task segmentation FOLDER")
         return OF_TASKS[task]
-    if model is None and data and folder_path(data):
+    if free and data and folder_path(data):
         return "folder"
     try:
         return "tiny" if model is None else model_info(model).recipe

@@ -27,8 +27,10 @@ MEASURED = (
 )
 MAIN = {"classification": "accuracy", "segmentation": "iou", "field": "error"}
 CURVES, POINTS = ("epoch", "loss", "val_acc", "val_iou", "val_error"), 20
-WORDS, TABLES = ("precision", "device", "task"), ("accuracy_over_resolution", "loss_per_level")
-MISSING = ("level_difference", "train_seconds")  # may be None
+WORDS = ("precision", "device", "task")
+MAPS = ("iou", "boundary", "agreement", "error", "strided_error")
+TABLES = ("accuracy_over_resolution", "loss_per_level", *(f"{name}_per_resolution" for name in MAPS))
+MISSING = ("level_difference", "train_seconds", "agreement", "equi_err", "equi_err_max")  # may be None
 NO_RESULT = (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError, ConfigError)
 
 
@@ -102,9 +104,8 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
             if not path.is_file():
                 raise TypeError("a pipe or a device, and no file")
             data = slim(json.loads(path.read_text(encoding="utf-8")))
-            config = Config.from_dict(data["config"])
-            _check(data, MAIN[config.data.task])
-            name = path.relative_to(root).with_suffix("").as_posix()
+            _check(data)
+            config, name = Config.from_dict(data["config"]), path.relative_to(root).with_suffix("").as_posix()
             result = Result(name, recipe_key(config), config, data["metrics"], data["versions"], data["history"])
         except NO_RESULT as error:
             problems.append(f"{path}: not a result ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
@@ -113,15 +114,14 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
     return Results(tuple(found), tuple(problems))
 
 
-def _check(data: Mapping[str, Any], main: str) -> None:
-    """Refuse, with a ``TypeError``, measures of another kind than pages can show; ``main`` has to be there."""
+def _check(data: Mapping[str, Any]) -> None:
+    """Refuse, with a ``TypeError``, measures of another kind than pages can show."""
     metrics, curves = data["metrics"], data["history"]
-    for name, value in {main: None, **metrics}.items():
-        if name in TABLES or name.endswith("_per_resolution"):
-            fine = isinstance(value, Mapping) and all(_is_number(part) or part is None for part in value.values())
-            fine = fine and all(_is_number(float(place)) for place in value)
+    for name, value in {MAIN[metrics.get("task", "classification")]: None, **metrics}.items():
+        if name in TABLES:
+            fine = _is_table(value)
         elif name == "iou_per_class":
-            fine = isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in value.values())
+            fine = isinstance(value, Mapping) and all(map(_is_table, value.values()))
         elif name in WORDS:
             fine = isinstance(value, str)
         else:
@@ -133,6 +133,12 @@ def _check(data: Mapping[str, Any], main: str) -> None:
     for name, curve in curves.items():
         if len(curve) != len(curves["epoch"]) or not all(_is_number(point) or point is None for point in curve):
             raise TypeError(f"{name} has not one number for each epoch")
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a number for each of some places, which are numbers too."""
+    fine = isinstance(value, Mapping) and all(_is_number(part) or part is None for part in value.values())
+    return fine and all(_is_number(float(place)) for place in value)
 
 
 def _is_number(value: Any) -> bool:
