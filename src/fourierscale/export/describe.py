@@ -93,9 +93,11 @@ def make_plan(
     logits = {n: _run(model, images[n], n) for n in sizes}
     if prepare.enlarge is None:
         _check_sizes(model, images, logits)
-    classes = prepare.classes or tuple(map(str, range(logits[sizes[-1]].shape[-1])))
-    if len(classes) != logits[sizes[-1]].shape[-1]:
-        raise ExportError(f"the model has {logits[sizes[-1]].shape[-1]} classes, its description names {len(classes)}")
+    answer = logits[sizes[-1]]
+    count = answer.shape[1 if answer.ndim == 4 else -1]  # of a map, its channels
+    classes = prepare.classes or tuple(map(str, range(count)))
+    if len(classes) != count:
+        raise ExportError(f"the model has {count} classes, its description names {len(classes)}")
     levels = {n: int(logits[n].shape[1]) for n in sizes if logits[n].ndim == 3}
     sides = {}
     if features and prepare.enlarge is None and model.domain == "coefficients":
