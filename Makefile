@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow test-gpu lint hooks bench tables docs wheel clean help
+.PHONY: demo test test-slow test-gpu lint hooks attack soak bench tables docs wheel clean help
 
 demo: $(READY)  ## the main job: measure the shipped weights, train two small nets, write demo/report.html
 	$(BIN)/fourierscale demo
@@ -26,6 +26,12 @@ lint: $(READY)  ## style, types, and which package may import which
 
 hooks: $(READY)  ## run the checks of .pre-commit-config.yaml before every commit
 	$(BIN)/pre-commit install
+
+attack: $(READY)  ## random and damaged input for everything, on one core; tests/attack/README.md has the options
+	OMP_NUM_THREADS=1 nice $(BIN)/python -m tests.attack $(ATTACK)
+
+soak: $(READY)  ## 30 minutes of inference with changing sizes; memory has to stay flat
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $(SOAK)
 
 bench: $(READY)  ## speed, memory and error beside plain CNNs and other peers; docs/speed.md names further benchmarks
 	$(BIN)/fourierscale bench $(BENCH)

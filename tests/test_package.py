@@ -32,16 +32,38 @@ import torch, fourierscale
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant
 net = ScaleEquivariant(torch.nn.Sequential(LocalFourierConv2d(1, 2, 3, 9), ScaleActivation2d(2, [5, 9])))
 print(net(torch.rand(1, 1, 9, 9)).shape)
-try:
-    fourierscale.audit
-except ImportError as error:
-    print(error)
+print(fourierscale.audit(net, torch.rand(2, 1, 9, 9), [5]).broken)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    shape, needed = done.stdout.strip().splitlines()
-    assert shape == "torch.Size([1, 2, 9, 9])"
-    assert re.fullmatch(r"fourierscale.audit needs \w+: pip install 'fourierscale\[train\]'", needed)
+    assert done.stdout.split("\n") == ["torch.Size([1, 2, 9, 9])", "None", ""]
+
+
+def test_predicting_needs_its_extra_alone(tmp_path: Path):
+    """Python and the command line, with every package hidden that only other extras install."""
+    code = """
+import sys
+hidden = {"matplotlib", "pooch", "mlxtend", "pytorch_lightning", "torchmetrics", "filelock", "platformdirs", "yaml",
+          "tensorboard", "onnx", "onnxruntime", "onnxscript", "scipy", "sklearn", "pandas"}
+class Blind:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in hidden else self.finder.find_spec(name, path, target)
+sys.meta_path[:] = [Blind(finder) for finder in sys.meta_path]
+import torch, fourierscale
+from PIL import Image
+image = torch.zeros(28, 28, dtype=torch.uint8)
+image[4:24, 13:16] = 255
+print(fourierscale.Classifier("scalenet-mnist")(image).label)
+Image.fromarray(image.numpy()).save("one.png")
+from fourierscale.cli import main
+sys.exit(main(["--help"]) or main(["models"]) or main(["predict", "scalenet-mnist", "one.png"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1\n")
+    assert "one.png: 1 1.0000" in done.stdout
 
 
 def test_the_version_is_the_same_everywhere():
@@ -51,14 +73,14 @@ def test_the_version_is_the_same_everywhere():
 
 def test_extras_are_those_that_the_documentation_names():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["optional-dependencies"]) == {"train", "data", "export", "dev", "all"}
+    assert set(project["optional-dependencies"]) == {"predict", "train", "export", "hub", "all", "dev"}
     assert project["dependencies"] == ["torch>=2.6"]
 
 
 def test_the_import_contract_names_every_package_that_an_extra_installs():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = settings["project"]["optional-dependencies"]
-    wanted = {re.match(r"[\w-]+", line)[0] for name in ("data", "train", "export") for line in extras[name]}
+    wanted = {re.match(r"[\w-]+", line)[0] for name in ("predict", "train", "export", "hub") for line in extras[name]}
     modules = {"pillow": "PIL", "pyyaml": "yaml"}
     (contract,) = (c for c in settings["tool"]["importlinter"]["contracts"] if c["type"] == "forbidden")
     assert {modules.get(name, name).replace("-", "_") for name in wanted - {"fourierscale"}} == set(

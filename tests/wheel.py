@@ -1,8 +1,8 @@
 """What ``make wheel`` does with a finished wheel: look into it, install it in an empty environment, use it there.
 
 ``python tests/wheel.py dist`` makes a virtual environment in a temporary folder, so nothing of this tree is imported.
-First the wheel is installed alone, which brings torch, and a layer is used. Then the extra ``all`` is added,
-and the lines of Python in README.md and ``fourierscale predict`` are run.
+First the wheel is installed alone, which brings torch, and a layer is used. With the extra ``predict`` pictures become
+labels, in Python and by the command. Then the extra ``all`` is added, and the lines of Python in README.md are run.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -30,12 +31,28 @@ failed, tried = doctest.testfile(sys.argv[1], module_relative=False, optionflags
 print(f"README.md: {tried} lines run, {failed} failed")
 sys.exit(failed or not tried)
 """
-IMAGE = """
+PICTURES = """
 from PIL import Image, ImageDraw
 
-picture = Image.new("L", (28, 28), 0)
-ImageDraw.Draw(picture).line([(14, 4), (14, 23)], fill=255, width=3)
-picture.save("one.png")
+ink = Image.new("L", (28, 28), 0)
+ImageDraw.Draw(ink).line([(14, 4), (14, 23)], fill=255, width=3)
+ink.save("digit.png")
+paper = Image.new("L", (200, 300), 215)  # a photograph of a dark digit
+ImageDraw.Draw(paper).line([(100, 80), (100, 215)], fill=30, width=20)
+paper.save("paper.jpg")
+clear = Image.new("RGBA", (28, 28), (0, 0, 0, 0))
+clear.putalpha(ink)
+clear.save("clear.png")
+"""
+LABELS = """
+import importlib.util, sys
+from fourierscale import Classifier
+
+classifier = Classifier("scalenet-mnist")
+labels = [classifier(name).label for name in ("digit.png", "paper.jpg", "clear.png")]
+print("labels", *labels)
+others = ("pytorch_lightning", "torchmetrics", "pooch")
+sys.exit(labels != ["1", "1", "1"] or any(map(importlib.util.find_spec, others)))
 """
 
 
@@ -66,14 +83,19 @@ def use_elsewhere(wheel: Path) -> None:
         install = ["-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
         call("python", *install, str(wheel))
         call("python", "-W", "ignore", "-c", LAYER)  # torch warns that there is no numpy
+        call("python", *install, f"{wheel}[predict]")
+        call("python", "-c", PICTURES)
+        started = time.perf_counter()
+        call("python", "-c", LABELS)
+        print(f"three pictures in {time.perf_counter() - started:.1f} s, the start of Python included")
+        told = call("fourierscale", "predict", "scalenet-mnist", "digit.png", "paper.jpg", "clear.png", "--csv")
+        if [row.split(",")[1] for row in told.splitlines()] != ["label", "1", "1", "1"]:
+            raise SystemExit("fourierscale predict did not read the digits")
         call("python", *install, f"{wheel}[all]")
         where = call("python", "-c", "import fourierscale; print(fourierscale.__file__)")
         if not Path(where.strip()).is_relative_to(folder):
             raise SystemExit(f"{where.strip()} is not what was installed")
         call("python", "-c", README, str(ROOT / "README.md"))
-        call("python", "-c", IMAGE)
-        if "one.png" not in call("fourierscale", "predict", "scalenet-mnist", "one.png"):
-            raise SystemExit("fourierscale predict did not name the image")
 
 
 if __name__ == "__main__":

@@ -130,10 +130,23 @@ def test_a_folder_of_images_is_used_at_the_size_of_a_file(tmp_path, capsys):
     model = nn.Sequential(nn.Conv2d(3, 2, 3, padding=1), nn.Flatten(), nn.Linear(2 * 16 * 16, 3)).eval()
     torch.export.save(torch.export.export(model, (torch.rand(2, 3, 16, 16),)), tmp_path / "fixed.pt2")
     options = ["--data", str(tmp_path / "photos"), "--size", "24", "--images", "3", "--kinds", "ideal"]
-    assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 0
+    assert main(["audit", str(tmp_path / "fixed.pt2"), *options]) == 2
+    assert "fixed.pt2 is a program that can do whatever you can" in capsys.readouterr().err
+    assert main(["audit", str(tmp_path / "fixed.pt2"), "--trust", *options]) == 0
     printed = " ".join(capsys.readouterr().out.split())  # a line is as wide as its table
     assert "enlarge zero" in printed
     assert "fixed.pt2 is not equivariant: its output is off by" in printed
+
+
+def test_a_folder_without_classes_is_used_whole(tmp_path, capsys):
+    from PIL import Image
+
+    (tmp_path / "flat").mkdir()
+    for number, image in enumerate(spots(24, 24, 0)[0]):
+        Image.fromarray(image[0]).convert("RGB").save(tmp_path / "flat" / f"{number}.png")
+    options = ["--data", "flat", "--images", "8", "--kinds", "ideal", "--resolutions", "12"]
+    assert main(["audit", "made_here:colour", *options]) == 0
+    assert "8 of 24 images of flat, 24 x 24" in capsys.readouterr().out
 
 
 MISTAKES = {
@@ -149,6 +162,7 @@ MISTAKES = {
     ),
     "no numbers": (["scalenet-tiny", "--data", "random", "--resolutions", "8-x"], "expected numbers as 8,14,20"),
     "unknown kind": (["scalenet-tiny", "--data", "random", "--kinds", "cubic"], "unknown kind of downscaling 'cubic'"),
+    "misspelt protocol": (["scalenet-tiny", "--data", "mnist-scal"], "did you mean 'mnist-scale'?"),
     "too small": (["cnn-mnist", "--data", "random", "--enlarge", "none"], "for a model of one input size"),
     "out is a file": (["scalenet-tiny", "--out", "made_here.py"], "--out names a folder"),
 }

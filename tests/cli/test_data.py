@@ -181,4 +181,4 @@ def test_without_the_extra_one_line_names_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main(["data", "list"]) == 2
-    assert capsys.readouterr().err == "fourierscale: typer is missing: pip install 'fourierscale[data]'\n"
+    assert capsys.readouterr().err == "fourierscale: typer is missing: pip install 'fourierscale[predict]'\n"

@@ -129,7 +129,7 @@ def test_a_dry_run_prints_commands_and_trains_nothing(capsys: pytest.CaptureFixt
 def test_what_no_row_can_have_is_told_once_and_nothing_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "run", "mnist-all", "--set", "train.epoch=3"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
-    reason = "no field train.epoch in the config: did you mean 'epochs'?"
+    reason = "no field train.epoch: did you mean 'epochs'?"
     assert line == f"cannot be run: mnist-all cnn and 20 more: {reason}"
     assert not Path("runs").exists()
 

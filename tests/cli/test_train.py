@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import subprocess
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from fourierscale.cli import main
-from fourierscale.models import list_models, model_info
+from fourierscale.models import list_models, load_model, model_info, read_info
 from fourierscale.training import train
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -112,13 +114,40 @@ def test_predict_takes_any_size_and_colour(run: Path, tmp_path: Path, capsys: py
     wide.save(tmp_path / "wide.png")
     small = tmp_path / "small[final] [/b].png"
     small.parent.mkdir()
-    Image.new("RGBA", (11, 9)).save(small)
-    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert"]) == 0
+    Image.linear_gradient("L").resize((11, 9)).convert("RGBA").save(small)
+    assert main(["predict", str(run), str(tmp_path / "wide.png"), str(small), "--invert", "yes"]) == 0
     out = capsys.readouterr().out
+    assert out.count("black and white swapped") == 2
     assert f"{small}: " in out
     assert "60 x 40, centred square of 40 x 40, downscaled to 12 x 12" in out
     assert "11 x 9, centred square of 9 x 9" in out
     assert "  9 px  " in out
+
+
+def test_predict_gives_a_line_for_each_image_of_a_folder_and_tables_for_programs(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        pixels = np.random.default_rng(number).integers(0, 255, (28, 28), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    (tmp_path / "3.png").write_text("no image")
+    names = [str(tmp_path / f"{number}.png") for number in range(4)]
+    assert main(["predict", str(run), str(tmp_path)]) == 2
+    lines, told = capsys.readouterr()
+    assert [line.split(": ")[0] for line in lines.splitlines()] == names[:3]
+    assert "3.png: cannot be read" in told
+    assert main(["predict", "scalenet-mnist", str(tmp_path), "--json", "--top", "2", "--sure", "0.01"]) == 2
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["image"] for one in told] == names
+    assert [len(one["top"]) for one in told[:3]] == [2, 2, 2]
+    assert told[0]["notes"] == ["28 x 28", "sure at 8 px"]
+    assert "cannot be read" in told[3]["error"]
+    assert main(["predict", str(run), str(tmp_path), "--csv", "--top", "2"]) == 2
+    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+    assert [row["image"] for row in rows] == names
+    for line, row in zip(lines.splitlines(), rows, strict=False):
+        assert f"{row['label']} {float(row['probability']):.4f}" in line
+    assert "cannot be read" in rows[3]["error"]
 
 
 def test_predict_names_what_is_no_image_and_goes_on(
@@ -127,7 +156,7 @@ def test_predict_names_what_is_no_image_and_goes_on(
     paths = [tmp_path / "a" / "1.png", tmp_path / "text.png", tmp_path / "none.png", tmp_path / "b" / "1.png"]
     for path in (paths[0], paths[3]):
         path.parent.mkdir()
-        Image.new("L", (12, 12), 9).save(path)
+        Image.linear_gradient("L").resize((12, 12)).save(path)
     paths[1].write_text("no image")
     maps = tmp_path / "maps"
     assert main(["predict", str(run), *map(str, paths), "--features", str(maps)]) == 2
@@ -138,6 +167,35 @@ def test_predict_names_what_is_no_image_and_goes_on(
     ]
     assert [line.split(": ")[1] for line in err.splitlines()] == [str(paths[1]), str(paths[2])]
     assert sorted(path.name for path in maps.iterdir()) == ["1-2-features.png", "1-features.png"]
+
+
+def test_a_training_begins_with_the_weights_of_another(
+    run: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    short = ["--epochs", "1", "--set", "train.progress=false", "--set", "optim.lr=1e-9", "--set", "eval.sample=9"]
+    command = [
+        "train",
+        "--from",
+        str(run),
+        "--data",
+        "mnist-scale",
+        "--data-dir",
+        str(digits),
+        "--out",
+        str(out),
+        *short,
+    ]
+    assert main(command) == 0
+    assert "begin with" in capsys.readouterr().err
+    before, after = read_info(run), read_info(out)
+    assert after["model"] == before["model"]
+    assert after["overrides"]["widths"] == before["overrides"]["widths"]
+    assert after["overrides"].get("classes", 10) == 10  # before there were three
+    weights = (load_model(folder).net.blocks[0][0].weight for folder in (run, out))
+    torch.testing.assert_close(*weights, atol=1e-6, rtol=0)
+    assert main(["train", "--from", "nowhere", "--out", str(tmp_path / "other")]) == 2
+    assert "nowhere is no file or folder" in capsys.readouterr().err
 
 
 def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,14 +216,14 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
     ("arguments", "text"),
     [
         (["train", "--config", "tinny"], "did you mean 'tiny'?"),
-        (["train", "--set", "optim.lrr=2"], "no field optim.lrr in the config: did you mean 'lr'?"),
+        (["train", "--set", "optim.lrr=2"], "no field optim.lrr: did you mean 'lr'?"),
         (["train", "--model", "scalenet-tyny"], "did you mean 'scalenet-tiny'?"),
         (["train", "--set", "model.overrides.hiden=3"], "did you mean 'hidden'?"),
         (["train", "--set", "data.augment=wrap"], "no augmentation 'wrap': did you mean 'warp'?"),
         (["train", "--set", "data.augment=warp", "--set", "data.augment_settings.rotation=-1"], "rotation"),
         (["train", "--data", "mnist-scal"], "no protocol 'mnist-scal'"),
         (["train", "--devices", "9x"], "devices"),
-        (["train", "--epochs", "0"], "train.epochs must be 1 or more, got 0"),
+        (["train", "--epochs", "0"], "train.epochs must be greater than or equal to 1, got 0"),
         (["train", "--resume"], "--resume needs --out"),
         (["train", "--num-nodes", "2"], "several machines need one folder for the run that all of them see: give it"),
         (["train", "--resume", "--out", "nowhere"], "there is no run to resume"),
@@ -173,6 +231,10 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
         (["evaluate", "RUN", "--device", "abacus"], "cannot compute on abacus"),
         (["evaluate", "RUN", "--out", "nowhere"], "no such folder to write the results in"),
         (["evaluate", "RUN", "--data", "mnist-scale"], "the model takes 1 channel(s) and 3 classes, mnist-scale has"),
+        (["predict", "RUN", "dot.png", "--sure", "99"], "--sure is a probability above 0 and at most 1, got 99.0"),
+        (["predict", "RUN", "dot.png", "--json", "--csv"], "give --json or --csv, not both"),
+        (["predict", "RUN", "dot.png", "--device", "abacus"], "cannot compute on abacus"),
+        (["predict", "RUN", "dot.png", "--onnx"], "model.onnx: there is no such file"),
         (["predict", "RUN", "none.png"], "none.png: there is no such file"),
         (["predict", "RUN", "empty"], "it is a folder without images"),
         (["predict", "RUN", "dot.png", "--features", "text.png"], "text.png is a file: --features names a folder"),

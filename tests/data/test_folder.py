@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
+import threading
 import zlib
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from PIL import Image
 from fourierscale.data.decode import decode_image
 from fourierscale.data.errors import CorruptFileError, DataError, FormatError, MissingDataError
 from fourierscale.data.folder import ImageFolder
+from fourierscale.data.survey import survey_folder
 
 
 def write_image(path: Path, seed: int = 0, size: tuple[int, int] = (6, 4), mode: str = "RGB") -> np.ndarray:
@@ -184,3 +187,19 @@ def test_mutated_images_decode_or_raise_a_data_error(tmp_path: Path, data: st.Da
         assert decode_image(path, max_pixels=1 << 20).shape[0] == 3
     except DataError:
         return
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
+def test_a_pipe_among_images_is_named_instead_of_waited_for(tmp_path: Path) -> None:
+    for name in ("ant/a.png", "bee/a.png"):
+        write_image(tmp_path / name)
+    os.mkfifo(tmp_path / "bee" / "b.png")
+    writer = threading.Timer(10, lambda: (tmp_path / "bee" / "b.png").write_bytes(b""))  # or the test would hang
+    writer.start()
+    try:
+        folder = ImageFolder(tmp_path)
+        with pytest.raises(CorruptFileError, match=r"b\.png: cannot be read as an image \(a pipe or a device"):
+            folder[2]
+        assert survey_folder(tmp_path).bad == {2: "a pipe or a device, and no file"}
+    finally:
+        writer.cancel()

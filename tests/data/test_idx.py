@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 import struct
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -149,3 +151,15 @@ def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
 def test_only_bytes_with_one_to_four_axes_are_written(tmp_path: Path, array: np.ndarray) -> None:
     with pytest.raises(FormatError, match="idx holds uint8"):
         write_idx(tmp_path / "x", array)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes on this system")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a-ubyte")
+    writer = threading.Timer(10, lambda: (tmp_path / "a-ubyte").write_bytes(b""))  # or the test would hang
+    writer.start()
+    try:
+        with pytest.raises(OSError, match="a pipe or a device, and no file"):
+            read_idx(tmp_path / "a-ubyte")
+    finally:
+        writer.cancel()

@@ -34,6 +34,7 @@ from fourierscale.lab.bench.cases import choose_cases
 from fourierscale.models import list_models, load_pretrained
 from fourierscale.training import load_config
 from fourierscale.training.run import resolve_model
+from tests.attack.__main__ import read_options
 from tests.data.small_sets import IDX_NAMES, small_mnist
 from tests.data.test_stl10 import write_part
 from tests.docs.pages import PAGES, ROOT, Command, anchors, blocks, commands, links
@@ -207,6 +208,9 @@ def check_make(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check_python(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if words[1:3] == ["-m", "tests.attack"]:
+        read_options(words[3:])
+        return
     (script,) = (word for word in words if word.endswith(".py"))
     assert (ROOT / script).is_file(), f"there is no {script}"
     source = (ROOT / script).read_text()

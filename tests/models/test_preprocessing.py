@@ -113,3 +113,33 @@ def test_a_model_of_others_has_one_answer_and_the_boundary_of_its_door():
 def test_weights_bring_their_preprocessing():
     prepare = load_pretrained("scalenet-stl10").preprocessing
     assert (prepare.channels, min(prepare.sizes), max(prepare.sizes), len(prepare.classes)) == (3, 48, 96, 10)
+
+
+def test_an_image_of_which_nothing_can_be_said_has_a_fault():
+    image = torch.rand(3, 8, 8)
+    colour = torch.tensor([0.2, 0.5, 0.9])[:, None, None].expand(3, 8, 8)
+    noisy, step = colour + 1e-6 * image, colour.clone()
+    step[1, 3, 3] += 1 / 255
+    strange = [image.clone() for _ in range(3)]
+    for one, value in zip(strange, (float("nan"), float("inf"), -1e30), strict=True):
+        one[0, 2, 2] = value
+    found = Preprocessing.faults(torch.stack([image, step, colour, noisy, *strange]))
+    assert found == [
+        "",
+        "",
+        *["it is blank: all its pixels are alike"] * 2,
+        *["its values are not finite, or beyond 1e+06"] * 3,
+    ]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_are_not_finite_are_no_answer(value):
+    with pytest.raises(ValueError, match="its logits are not finite numbers"):
+        Preprocessing().answers(torch.tensor([[0.0, value]]), ["28"])
+
+
+def test_logits_of_other_classes_than_the_description_names_are_no_answer():
+    with pytest.raises(
+        ValueError, match=r"expected logits of 2 classes at 1 level\(s\) at most.* got shape \(1, 1, 3\)"
+    ):
+        Preprocessing(classes=("a", "b")).answers(torch.zeros(1, 3), ["28"])

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from fourierscale.data.errors import DataError
 from fourierscale.training.config import Config, list_presets, load_config
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.typed import parse_value, to_toml
+
+BOMB = "[&a0 [x, x]" + "".join(f", &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30)) + "]"
 
 
 @pytest.mark.parametrize("name", list_presets())
@@ -23,6 +26,8 @@ def test_toml_and_yaml_say_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text('[optim]\nlr = 1e-3\nbetas = [0.9, 0.95]\n[train]\nprecision = "bf16"\n')
     (tmp_path / "a.yaml").write_text("optim: {lr: 1e-3, betas: [0.9, 0.95]}\ntrain: {precision: bf16}\n")
     (tmp_path / "empty.yml").write_text("")
+    (tmp_path / "shared.yaml").write_text("optim: {lr: &rate 1e-3, weight_decay: *rate}")
+    assert load_config(tmp_path / "shared.yaml").optim.weight_decay == 0.001
     assert load_config(tmp_path / "a.toml") == load_config(tmp_path / "a.yaml")
     assert load_config(tmp_path / "a.yaml").optim.lr == 0.001
     assert load_config(tmp_path / "empty.yml") == Config()
@@ -54,28 +59,37 @@ def test_settings_replace_fields_of_every_type() -> None:
 @pytest.mark.parametrize(
     ("setting", "text"),
     [
-        ("optim.lrr=1", "no field optim.lrr in the config: did you mean 'lr'?"),
-        ("optin.lr=1", "no section 'optin' in the config: did you mean 'optim'?"),
-        ("optim=1", "optim is a table of settings, got 1"),
+        ("optim.lrr=1", "no field optim.lrr: did you mean 'lr'?"),
+        ("optin.lr=1", "no section 'optin': did you mean 'optim'?"),
+        ("optim=1", "optim must be a table of settings, got 1"),
         ("optim.lr.x=1", "optim.lr is a single value and has no field 'x'"),
         ("optim.lr", "expected a setting such as optim.lr=3e-3, got 'optim.lr'"),
         ("optim.lr=fast", "optim.lr must be a number, got 'fast'"),
-        ("optim.lr=-1", "optim.lr must be above 0, got -1.0"),
-        ("optim.lr=nan", "optim.lr must be above 0, got nan"),
-        ("optim.betas=[0.9]", "optim.betas must be a list of 2 numbers"),
-        ("optim.name=sgd", "optim.name must be one of adamw, adam, got 'sgd'"),
+        ("optim.lr=-1", "optim.lr must be greater than 0, got -1"),
+        ("optim.lr=nan", "optim.lr must be a finite number, got nan"),
+        ("optim.betas=[0.9]", "optim.betas.1 must be there, got [0.9]"),
+        ("optim.name=sgd", "optim.name must be 'adamw' or 'adam', got 'sgd'"),
         ("train.epochs=1.5", "train.epochs must be a whole number, got 1.5"),
         ("train.epochs=inf", "train.epochs must be a whole number, got inf"),
         ("train.compile=1", "train.compile must be true or false, got 1"),
         ("model.overrides=3", "model.overrides must be a table, got 3"),
-        ("loss.follow=-1", "loss.follow must be 0 or more, got -1"),
-        ("loss.follow=nan", "loss.follow must be 0 or more, got nan"),
+        ("loss.follow=-1", "loss.follow must be greater than or equal to 0, got -1"),
+        ("loss.follow=nan", "loss.follow must be a finite number, got nan"),
+        ("train.epochs=true", "train.epochs must be a whole number, got True"),
+        ("train.epochs=1e4000", "train.epochs must be a whole number, got inf"),
+        (f"train.epochs={'9' * 5000}", "train.epochs must be a whole number, got '9999"),
+        (f"data.train_size={'9' * 4000}", "data.train_size must be less than 2147483648, got 999"),
+        ("model.overrides.widths=2001-01-01", "model.overrides.widths must be text, a number, a list or a table"),
+        (f"model.overrides.widths={'[' * 5000}", "nested too deeply"),
+        (f"model.overrides.widths={'[' * 300 + ']' * 300}", "model.overrides.widths"),
+        (f"data.size={'9' * 30}", "expected a size of 2 or more, at most 65536"),
+        (f"data.lowest={'9' * 30}", "expected a lowest resolution from 1 to 65536"),
         ("train.compile=true loss.real=1", "is not compiled: set train.compile=false"),
-        ("loss.hinge=pair", "loss.hinge must be one of none, batch, sample, pairs, got 'pair'"),
+        ("loss.hinge=pair", "loss.hinge must be 'none', 'batch', 'sample' or 'pairs', got 'pair'"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises((ConfigError, DataError)) as error:
         Config().replaced(setting.split(" "))
     assert text in str(error.value)
 
@@ -88,7 +102,14 @@ def test_a_wrong_setting_is_one_sentence(setting: str, text: str) -> None:
         ("a.toml", "lr = ", "not TOML"),
         ("a.yaml", "a: [", "not YAML"),
         ("a.yaml", "- 1", "expected tables"),
-        ("a.toml", "[optm]\nlr = 1", "a.toml: no section 'optm' in the config: did you mean 'optim'?"),
+        ("a.yaml", "train: {epochs: 2001-99-99}", "not YAML: month must be in 1..12"),
+        ("a.yaml", f"train: {{epochs: {'9' * 5000}}}", "not YAML: Exceeds the limit"),
+        ("a.yaml", f"model: {'[' * 5000}", "not YAML: nested too deeply"),
+        ("a.yaml", f"model: {{overrides: {{a: {BOMB}}}}}", "more than 10000 values once its aliases are written out"),
+        ("a.yaml", "a: &a [*a]", "not YAML: nested too deeply"),
+        ("a.toml", f"a = {'[' * 5000}", "nested too deeply"),
+        ("a.toml", f"a = {'9' * 5000}", "not TOML: Exceeds the limit"),
+        ("a.toml", "[optm]\nlr = 1", "a.toml: no section 'optm': did you mean 'optim'?"),
     ],
 )
 def test_a_wrong_file_is_one_sentence(tmp_path: Path, name: str, content: str | None, text: str) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from fourierscale.models import load_model
 from fourierscale.training import EvalConfig, evaluate, train
@@ -113,3 +116,42 @@ def test_two_processes_measure_what_one_does(pair: Path) -> None:
     assert float(row["val_acc"]) == pytest.approx(on_validation["accuracy"], rel=1e-5)
     assert float(row["val_loss"]) == pytest.approx(on_validation["loss"], rel=1e-4)
     assert float(row["val_scale_con"]) == pytest.approx(on_validation["scale_con"], rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize(
+    "accelerator", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+)  # a GPU for each of two processes
+def test_the_loss_of_a_process_ends_the_run_with_a_sentence(how: int, accelerator: str, tmp_path: Path) -> None:
+    if accelerator == "cuda" and torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    settings = ["train.devices=2", "train.epochs=1000", "train.timeout=15", f"train.accelerator={accelerator}"]
+    process = start(tmp_path, *settings)
+    try:
+        lost = _second(process, tmp_path)
+        os.kill(lost, how)
+        _, told = process.communicate(timeout=120)
+    finally:
+        for number in _children(process.pid):
+            os.kill(number, signal.SIGKILL)
+        process.kill()
+    sentence = "another process of this run has ended, or has not answered for 15 s (train.timeout); continue with "
+    assert sentence in told
+    assert f"train --resume --out {tmp_path}" in told
+    assert process.returncode != 0
+    assert not Path(f"/proc/{lost}").exists() or "zombie" in Path(f"/proc/{lost}/status").read_text()
+
+
+def _children(number: int) -> list[int]:
+    path = Path(f"/proc/{number}/task/{number}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def _second(process: subprocess.Popen[str], folder: Path) -> int:
+    """The second process of a pair, once both train."""
+    while not (folder / "log.csv").exists() or len(read_log(folder / "log.csv")) < 2:
+        assert process.poll() is None, process.communicate()[1][-3000:]
+        time.sleep(0.2)
+    (second,) = (child for child in _children(process.pid) if "script.py" in Path(f"/proc/{child}/cmdline").read_text())
+    return second

@@ -358,6 +358,19 @@ def test_a_step_draws_what_a_seed_of_everything_would_give(device: str) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("damage", [b"\xff", b"\0", b"epoch,loss,seconds,more\n", b'"', b"0,x,x,x,x,x,x,x\n", b"7\n"])
+def test_a_damaged_line_of_the_log_is_left_out(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    good = "epoch,step,lr,loss,val_loss,val_acc,val_scale_con,seconds\n0,5,0.1,1.5,,,,2.0\n"
+    path.write_text(good)
+    rows = read_log(path)
+    assert [row["loss"] for row in rows] == ["1.5"]
+    path.write_bytes(good.encode() + damage)
+    assert read_log(path) == rows
+    path.write_bytes(damage + good.encode())
+    assert all(float(row["loss"]) for row in read_log(path))
+
+
 def test_resuming_before_the_first_checkpoint_starts_at_the_beginning(tmp_path: Path) -> None:
     started = time.perf_counter()
     train(small_config("train.epochs=1"), tmp_path, resume=True, splits=small_splits())
@@ -387,18 +400,19 @@ def test_channels_last_trains_to_the_same_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "device", "last"),
+    ("settings", "device", "strided", "last"),
     [
-        (["train.channels_last=true"], "cpu", True),
-        (["train.channels_last=true", "train.precision=bf16"], "cuda", True),
-        (["train.channels_last=true", "train.precision=bf16"], "cpu", False),
-        ([], "cuda", False),
+        (["train.channels_last=true"], "cpu", True, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cuda", True, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cpu", False, True),
+        (["train.channels_last=true", "train.precision=bf16"], "cpu", True, False),
+        ([], "cuda", True, False),
     ],
 )
-def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, device, last):
-    conv = torch.nn.Conv2d(4, 8, 3)
-    _lay_out(conv, Config().replaced(settings), torch.device(device))
-    assert conv.weight.is_contiguous(memory_format=torch.channels_last) == last
+def test_channels_are_last_where_asked_for_and_where_torch_bears_it(settings, device, strided, last):
+    convs = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3), torch.nn.Conv2d(8, 8, 1, stride=2 if strided else 1))
+    _lay_out(convs, Config().replaced(settings), torch.device(device))
+    assert convs[0].weight.is_contiguous(memory_format=torch.channels_last) == last
 
 
 def test_two_processes_do_not_train_into_one_folder(tmp_path: Path) -> None:

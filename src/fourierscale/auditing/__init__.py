@@ -1,6 +1,6 @@
 """Measure how far any model is from scale- and shift-equivariant: ``fourierscale.audit``.
 
-Needs the extra ``train``; reading ONNX files needs ``export``.
+Needs torch alone; its tables, pictures and pages need the extra ``data``, ONNX files ``export``.
 """
 
 from fourierscale.auditing.before_after import BeforeAfter, audit_nested

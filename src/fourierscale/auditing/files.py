@@ -1,10 +1,17 @@
-"""Models as files of other tools: TorchScript, ``torch.export`` and ONNX. Only what goes in and comes out is seen."""
+"""Models as files of other tools: TorchScript, ``torch.export`` and ONNX. Only what goes in and comes out is seen.
+
+A TorchScript or ``torch.export`` file is a program, and can do whatever the user can, such as write files: it is opened
+only for a user who says that it is trusted. An ONNX file can compute, and nothing else.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import os
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +23,8 @@ from fourierscale.auditing.errors import AuditError
 
 __all__ = ["SUFFIXES", "FileModel", "open_file"]
 
-SUFFIXES = (".pt", ".pth", ".pt2", ".onnx")
+SCRIPTS = (".pt", ".pth", ".jit", ".ts")
+SUFFIXES = (*SCRIPTS, ".pt2", ".onnx")
 Shape = tuple[int | None, ...]
 
 
@@ -29,12 +37,17 @@ class FileModel:
         function: Takes a batch, gives a tensor.
         shape: Shape of the input, ``None`` where any size will do; empty if the file does not say.
         dtype: Type of the input's numbers.
+        name: What the file is called.
     """
 
     def __init__(
-        self, function: Callable[[Tensor], Any], shape: Shape = (), dtype: torch.dtype = torch.float32
+        self,
+        function: Callable[[Tensor], Any],
+        shape: Shape = (),
+        dtype: torch.dtype = torch.float32,
+        name: str = "FileModel",
     ) -> None:
-        self.function, self.shape, self.dtype = function, shape if len(shape) == 4 else (), dtype
+        self.function, self.shape, self.dtype, self.name = function, shape if len(shape) == 4 else (), dtype, name
 
     @property
     def channels(self) -> int | None:
@@ -59,22 +72,30 @@ class FileModel:
         return torch.cat(parts)[: len(x)]
 
 
-def open_file(path: str | os.PathLike[str]) -> FileModel:
+def open_file(path: str | os.PathLike[str], trust: bool = False) -> FileModel:
     """Read a model from a file.
 
     Args:
-        path: ``.pt`` or ``.pth`` (TorchScript), ``.pt2`` (``torch.export.save``) or ``.onnx``.
+        path: ``.pt``, ``.pth``, ``.jit`` or ``.ts`` (TorchScript), ``.pt2`` (``torch.export.save``) or ``.onnx``.
+        trust: Whether the program in a TorchScript or ``torch.export`` file may run: it can do whatever you can.
 
     Raises:
-        AuditError: There is no such file, or it holds something else.
+        AuditError: There is no such file, it holds something else, or it is a program that nobody vouches for.
     """
     file = Path(path).expanduser()
     if file.suffix not in SUFFIXES:
-        raise AuditError(f"{file}: expected a TorchScript (.pt, .pth), torch.export (.pt2) or ONNX (.onnx) file")
+        raise AuditError(
+            f"{file}: expected a TorchScript ({', '.join(SCRIPTS)}), torch.export (.pt2) or ONNX (.onnx) file"
+        )
     if not file.is_file():
         raise AuditError(f"{file}: there is no such file")
     if file.suffix == ".onnx":
         return _open_onnx(file)
+    if not trust:
+        raise AuditError(
+            f"{file} is a program that can do whatever you can: if you know who wrote it, open it with --trust "
+            "(in Python: open_file(path, trust=True)), or audit the model as an ONNX file"
+        )
     return _open_exported(file) if file.suffix == ".pt2" else _open_script(file)
 
 
@@ -90,7 +111,7 @@ def _open_script(file: Path) -> FileModel:
         ) from error
     module.eval()
     found = next((p for p in module.parameters() if p.is_floating_point()), torch.empty(0))
-    return FileModel(module, dtype=found.dtype)
+    return FileModel(module, dtype=found.dtype, name=file.name)
 
 
 def _open_exported(file: Path) -> FileModel:
@@ -98,15 +119,43 @@ def _open_exported(file: Path) -> FileModel:
     before = told.level
     told.setLevel(logging.CRITICAL)  # it logs a traceback of what it then raises
     try:
+        _refuse_pickles(file)
         program = torch.export.load(str(file))
+        inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+        value = inputs[0].meta["val"]
+        shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+        return FileModel(program.module(), shape, value.dtype, file.name)
+    except AuditError:
+        raise
     except Exception as error:  # a damaged archive raises whatever its first bad part raises
         raise AuditError(f"{file} is no torch.export file: save one with torch.export.save(program, path)") from error
     finally:
         told.setLevel(before)
-    inputs = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
-    value = inputs[0].meta["val"]
-    shape = tuple(n if isinstance(n, int) else None for n in value.shape)
-    return FileModel(program.module(), shape, value.dtype)
+
+
+def _refuse_pickles(file: Path) -> None:
+    """Look into an archive before torch does, which unpickles all that the archive says is a pickle."""
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        if len(set(names)) < len(names):
+            raise ValueError("two members of one name: it depends on the reader which of them counts")
+        for name in names:
+            kind = None
+            if name.endswith("_config.json"):
+                entries = json.loads(archive.read(name)).get("config", {}).values()
+                kind = "pickled weights" if any(entry.get("use_pickle") for entry in entries) else None
+            elif name.endswith(".pt"):
+                try:
+                    torch.load(io.BytesIO(archive.read(name)), weights_only=True)
+                except Exception:  # of many kinds: whatever is not plain tensors
+                    kind = "sample inputs that are no plain tensors"
+            elif "aotinductor" in name:
+                kind = "compiled code"
+            if kind is not None:
+                raise AuditError(
+                    f"{file} holds {kind} ({name}), which would run code of their own: export the model again from "
+                    "its source, with tensors alone"
+                )
 
 
 def _open_onnx(file: Path) -> FileModel:
@@ -120,13 +169,16 @@ def _open_onnx(file: Path) -> FileModel:
         session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has a class of its own for each way a file can be bad
         raise AuditError(f"{file} is no ONNX file that onnxruntime can run: export it again") from error
-    (given, *others), (first, *_) = session.get_inputs(), session.get_outputs()
+    inputs, outputs = session.get_inputs(), session.get_outputs()
     dtypes = {"tensor(float)": torch.float32, "tensor(double)": torch.float64, "tensor(float16)": torch.float16}
-    if others or given.type not in dtypes:
-        raise AuditError(f"{file}: expected one input of floating-point images, got {1 + len(others)} of {given.type}")
+    if len(inputs) != 1 or inputs[0].type not in dtypes or not outputs:
+        kinds = ", ".join(one.type for one in inputs) or "none"
+        raise AuditError(f"{file}: expected one input of floating-point images and an output, got inputs: {kinds}")
+    given, first = inputs[0], outputs[0]
 
     def function(x: Tensor) -> Tensor:
         (output,) = session.run([first.name], {given.name: x.detach().cpu().numpy()})
         return torch.from_numpy(output)
 
-    return FileModel(function, tuple(n if isinstance(n, int) else None for n in given.shape), dtypes[given.type])
+    shape = tuple(n if isinstance(n, int) else None for n in given.shape)
+    return FileModel(function, shape, dtypes[given.type], file.name)

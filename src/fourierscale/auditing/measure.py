@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fourierscale.auditing.errors import AuditError, SizeError
-from fourierscale.auditing.files import open_file
+from fourierscale.auditing.files import FileModel, open_file
 from fourierscale.auditing.resizing import RESIZINGS, Resizing
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.session import Session
@@ -66,7 +66,7 @@ def audit(
 
     Args:
         model: Takes images ``(B, C, n, n)``, gives one tensor of features or logits: a module, a function (its output
-            alone is seen), or the path of a TorchScript (``.pt``, ``.pth``), ``torch.export`` (``.pt2``) or ONNX file.
+            alone is seen), the path of an ONNX file, or what :func:`~fourierscale.auditing.open_file` read.
         images: ``(N, C, n, n)``, floating point, on any device.
         resolutions: Sides to downscale to; those of ``n`` are left out. If not given, some that the model takes, which
             is found by trying: images whose side is no multiple of a model's stride, or above its one size, are
@@ -94,10 +94,10 @@ def audit(
     >>> audit(cnn, torch.rand(2, 1, 16, 16), [8, 11]).broken.name
     '0'
     """
-    name = type(model).__name__
     if isinstance(model, (str, os.PathLike)):
-        name, model = os.path.basename(model), open_file(model)
-    elif not callable(model):
+        model = open_file(model)
+    name = model.name if isinstance(model, FileModel) else type(model).__name__
+    if not callable(model):
         raise AuditError(f"expected a module, a function or the path of a file, got {type(model).__name__}")
     model = getattr(model, "_orig_mod", model)  # what torch.compile was given: hooks do not reach into its graphs
     prepare = preprocessing or own_preprocessing(model)

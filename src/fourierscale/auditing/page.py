@@ -15,6 +15,7 @@ import torch
 import fourierscale
 from fourierscale.auditing.picture import both_lines, ring_lines, shift_lines
 from fourierscale.auditing.result import Audit, Layer
+from fourierscale.models.files import write_whole
 from fourierscale.pages.charts import Series, error_map, line_chart
 from fourierscale.pages.elements import card, row, said, section, skeleton, table, two
 
@@ -49,7 +50,7 @@ SHIFTS = (
 
 def write_page(audit: Audit, path: str | os.PathLike[str]) -> None:
     """Write the page."""
-    Path(path).write_text(build_page(audit), encoding="utf-8")
+    write_whole(Path(path), build_page(audit))
 
 
 def build_page(audit: Audit) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fourierscale.auditing.result import Audit
 from fourierscale.auditing.sizes import spread
+from fourierscale.models.files import replacing
 
 if TYPE_CHECKING:
     from fourierscale.auditing.before_after import BeforeAfter
@@ -51,7 +53,8 @@ def draw(audit: Audit, path: str | os.PathLike[str]) -> None:
     _lines(middle, rings, "frequency of the ring", f"error of each ring, {f'layer {layer}' if layer else 'no map'}")
     _lines(right, shift_lines(audit), "layer", "error under shifts")
     figure.suptitle(audit.finding, fontsize=10)
-    figure.savefig(path, dpi=130)
+    with replacing(Path(path)) as partial:
+        figure.savefig(partial, dpi=130)
 
 
 def draw_both(found: BeforeAfter, path: str | os.PathLike[str]) -> None:

@@ -1,11 +1,12 @@
 """The command ``fourierscale``, a file for each of its commands.
 
-A user's mistake gives one line on standard error and exit status 2, never a traceback.
+A user's mistake gives one line on standard error and exit status 2, never a traceback, unless ``--debug`` asks for it.
 """
 
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -21,9 +22,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import rich  # noqa: F401
         import typer
     except ImportError as error:
-        print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[data]'", file=sys.stderr)
+        print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[predict]'", file=sys.stderr)
         return 2
 
+    from fourierscale.auditing.errors import AuditError
     from fourierscale.cli.audit import audit
     from fourierscale.cli.bench import bench
     from fourierscale.cli.data import app as data_app
@@ -40,7 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.models import WeightsError
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
-    app.callback()(_root)
+    debug = False
+
+    @app.callback()
+    def root(tell: bool = typer.Option(False, "--debug", help="Show where in the code an error was raised.")) -> None:
+        nonlocal debug
+        debug = tell
+
     app.add_typer(data_app, name="data")
     app.add_typer(reproduce_app, name="reproduce")
     for command in (demo, train, evaluate, audit, predict, export, models, bench, explore):
@@ -56,9 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _mistake("interrupted", 130)
     except Exception as error:
+        if debug:
+            traceback.print_exception(error)
         training = sys.modules.get("fourierscale.training.errors")  # imported by the commands that train, not before
         mistakes = (
             usage_error,
+            AuditError,
             DataError,
             ExportError,
             WeightsError,
@@ -68,14 +79,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, ModuleNotFoundError):
             return _mistake(f"{error.name} is missing: pip install 'fourierscale[train]'")
         if not isinstance(error, (*mistakes, ImportError)):
-            raise
+            package = _imported(error)
+            if package is None:
+                raise
+            return _mistake(
+                f"{package} cannot be imported ({error}): install the release that suits those beside it, or remove it"
+            )
         formatted = getattr(error, "format_message", None)  # of a usage error: names the option too
         return _mistake(str(error) if formatted is None else formatted(), getattr(error, "status", 2))
     return status if isinstance(status, int) else 0
 
 
-def _root() -> None:
-    """Truly scale-equivariant deep nets with Fourier layers."""
+def _imported(error: Exception) -> str | None:
+    """The package of others that was being imported when the error was raised; None if it was raised elsewhere."""
+    package = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "<module>":
+            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return None if package in (None, "__main__", "fourierscale") else package
 
 
 def _mistake(text: str, status: int = 2) -> int:

@@ -10,12 +10,14 @@ import typer
 from rich.console import Console
 
 from fourierscale.cli.folders import check_folder
+from fourierscale.models.files import write_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from fourierscale.auditing import Audit, BeforeAfter
     from fourierscale.cli.found import Found
+    from fourierscale.data import FolderOptions
     from fourierscale.models import Preprocessing
 
 __all__ = ["audit"]
@@ -28,15 +30,16 @@ def audit(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="A model's name, a run's folder, a .safetensors, TorchScript (.pt, .pth), torch.export (.pt2) or ONNX "
-            "file, or package.module:function that builds a model; several to see them one after the other."
+            help="A model's name, a run's folder, a .safetensors or ONNX file, with --trust a TorchScript (.pt, .pth, "
+            ".jit, .ts) or torch.export (.pt2) file, or package.module:function that builds a model; several to see "
+            "them one after the other."
         ),
     ],
     data: Annotated[
         str | None,
         typer.Option(help="Protocol, folder of images, or random; the model's own, or MNIST, if not given."),
     ] = None,
-    images: Annotated[int, typer.Option(min=1, help="How many test images.")] = 16,
+    images: Annotated[int, typer.Option(min=1, help="How many images.")] = 16,
     resolutions: Annotated[
         str | None, typer.Option(help="Sides to downscale to, as 8,14,20 or 8-27; some of the protocol's if not given.")
     ] = None,
@@ -69,24 +72,27 @@ def audit(
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the program in a TorchScript or torch.export file: it can do all you can."),
+    ] = False,
 ) -> None:
     """Measure how far any model is from scale- and shift-equivariant, layer by layer.
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
+    from fourierscale.auditing import AuditError, audit_nested
     from fourierscale.auditing import audit as measure
-    from fourierscale.auditing import audit_nested
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
-    from fourierscale.training.errors import ConfigError
 
     if out is not None:
         check_folder(out)
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
-            opened = find_model(model)
+            opened = find_model(model, trust=trust)
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:
@@ -113,7 +119,7 @@ def audit(
                     levels = _sides(nested, "--nested")
                     found = audit_nested(opened.model, pictures.images, levels, asked, **options).named(opened.name)
         except ValueError as error:
-            raise ConfigError(str(error)) from error
+            raise AuditError(str(error)) from error
         show(found, console, opened.trained)
         if out is not None:
             write(found, out if len(models) == 1 else out / f"{number}-{Path(opened.name).name}", console)
@@ -124,7 +130,7 @@ def audit(
 def write(found: Audit | BeforeAfter, folder: Path, console: Console) -> None:
     """The files of one audit."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "audit.json").write_text(found.to_json(), encoding="utf-8")
+    write_whole(folder / "audit.json", found.to_json())
     found.save_png(folder / "audit.png")
     found.save_html(folder / "audit.html")
     console.print(f"wrote audit.json, audit.png and audit.html into {folder}", soft_wrap=True, markup=False)
@@ -176,7 +182,10 @@ def find_pictures(
     offline: bool = False,
     report: Any = None,
 ) -> Pictures:
-    """Test images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
+    """Images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
+
+    Of a protocol, and of the folder that the model was trained on, they are test images; any other folder is used
+    whole.
 
     Args:
         opened: The model.
@@ -190,8 +199,8 @@ def find_pictures(
     from fourierscale.auditing import AuditError
     from fourierscale.auditing.sizes import spread
     from fourierscale.cli.found import folder_options
-    from fourierscale.data import DataError, load_protocol
-    from fourierscale.data.protocols import bare_name
+    from fourierscale.data import DataError
+    from fourierscale.data.protocols import folder_path
     from fourierscale.functional import downscale
 
     digits = opened.channels in (1, None) and opened.side in (28, None) and size is None
@@ -199,35 +208,72 @@ def find_pictures(
     if chosen == "random":
         why = "" if data else ", since MNIST does not suit it: give --data for real ones"
         return random_pictures(opened, count, size, why)
-    # the test images of a run are those that its own seed split off
-    config = opened.info.get("config", {}).get("data", {}) if bare_name(chosen) == opened.protocol else {}
-    options = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
-    if data_dir is not None:
-        options["data_dir"] = data_dir
+    path, own = folder_path(chosen), folder_path(opened.protocol) if opened.protocol else None
     folder = folder_options(opened, chosen)
     if size is not None:
         folder = replace(folder, size=size, lowest=None)
     try:
-        splits = load_protocol(chosen, offline=offline, report=report, folder=folder, **options)
+        if path is not None and (own is None or own.resolve() != path.resolve()):
+            found = _folder_pictures(opened, path, count, folder, report)
+        else:
+            found = _test_pictures(opened, chosen, count, folder, data_dir, offline, report)
     except DataError as error:
         if data is not None:
             raise
         return random_pictures(opened, count, size, f", since there is no real data ({error})")
-    test = splits.test
-    pixels, chosen_items = test.largest(count)
+    pixels = found.images
     if opened.channels not in (None, pixels.shape[1]):
         raise AuditError(
             f"{opened.name} takes images of {opened.channels} channel(s), {chosen} has {pixels.shape[1]}: choose other "
             "images with --data"
         )
+    prepare = _boundary_of(opened, opened.preprocessing or found.preprocessing)
     if opened.enlarge is not None and opened.side is not None and opened.side < pixels.shape[-1]:
-        pixels = downscale(pixels, opened.side, boundary=splits.protocol.boundary)
-    own = opened.preprocessing
-    labels = test.labels[chosen_items] if own is not None and own.classes == splits.classes else None
+        pixels = downscale(pixels, opened.side, boundary=found.preprocessing.boundary)
     n = int(pixels.shape[-1])
-    sides = spread([r for r in splits.protocol.equivariance if r < n] or range(n // 2, n), SIDES_SHOWN)
-    source = f"{len(pixels)} test images of {chosen}, from {splits.source}"
-    return Pictures(pixels, labels, sides, _boundary_of(opened, own or splits.preprocessing), source)
+    sides = spread([r for r in found.resolutions if r < n] or range(n // 2, n), SIDES_SHOWN)
+    return found._replace(images=pixels, resolutions=sides, preprocessing=prepare)
+
+
+def _folder_pictures(opened: Found, path: Path, count: int, options: FolderOptions, report: Any) -> Pictures:
+    """Any images of a folder; their classes count where they are the model's."""
+    from fourierscale.data.plain import open_images
+    from fourierscale.data.protocols import IMAGENET, IMAGENET_GREY
+    from fourierscale.models import Preprocessing
+
+    if opened.channels in (1, 3):
+        options = replace(options, colour="grey" if opened.channels == 1 else "rgb")
+    found = open_images(path, count, options, report)
+    own = opened.preprocessing
+    labels = None if own is None else found.labels(own.classes)
+    usual = Preprocessing(**(IMAGENET_GREY if found.pixels.shape[1] == 1 else IMAGENET))
+    return Pictures(found.pixels, labels, list(found.resolutions), usual, found.note)
+
+
+def _test_pictures(
+    opened: Found,
+    name: str,
+    count: int,
+    folder: FolderOptions,
+    data_dir: Path | None,
+    offline: bool,
+    report: Any,
+) -> Pictures:
+    """Test images of a protocol or of the model's own folder, which its own seed split off."""
+    from fourierscale.data import load_protocol
+    from fourierscale.data.protocols import bare_name, folder_path
+
+    own = bare_name(name) == opened.protocol or folder_path(name) is not None
+    config = opened.info.get("config", {}).get("data", {}) if own else {}
+    options = {key: config[key] for key in ("data_dir", "seed") if config.get(key) is not None}
+    if data_dir is not None:
+        options["data_dir"] = data_dir
+    splits = load_protocol(name, offline=offline, report=report, folder=folder, **options)
+    pixels, chosen = splits.test.largest(count)
+    known = opened.preprocessing
+    labels = splits.test.labels[chosen] if known is not None and known.classes == splits.classes else None
+    source = f"{len(pixels)} test images of {name}, from {splits.source}"
+    return Pictures(pixels, labels, list(splits.protocol.equivariance), splits.preprocessing, source)
 
 
 def random_pictures(opened: Found, count: int, size: int | None, why: str) -> Pictures:
@@ -304,12 +350,12 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
 
 def _sides(text: str, option: str = "--resolutions") -> list[int]:
     """Numbers with commas, and spans of them: ``8,12,20-28``."""
-    from fourierscale.training.errors import ConfigError
+    from fourierscale.auditing import AuditError
 
     sides: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
-            raise ConfigError(f"{option}: expected numbers as 8,14,20 or 8-27, got {text!r}")
+            raise AuditError(f"{option}: expected numbers as 8,14,20 or 8-27, got {text!r}")
         sides += range(int(first), int(last) + 1) if dash else [int(first)]
     return sides

@@ -28,7 +28,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Cases or groups; or a suite (baselines, boundary, data, limits, transforms) and names in it."
+            help="Cases or groups; or a suite (anytime, baselines, boundary, data, limits, transforms) and names in it."
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
@@ -87,7 +87,7 @@ def bench(
         if path.stem != f"bench-{place}":
             continue
         if importlib.util.find_spec("matplotlib") is None:
-            console.print("no picture: matplotlib is missing, pip install 'fourierscale[data]'", soft_wrap=True)
+            console.print("no picture: matplotlib is missing, pip install 'fourierscale[train]'", soft_wrap=True)
         elif plot_growth(path.with_suffix(".png"), rows, f"a Fourier layer, a nested activation; {where['device']}"):
             console.print(f"wrote {path.with_suffix('.png')}", markup=False, soft_wrap=True)
     console.print(f"all of it took {time.perf_counter() - started:.0f} s", style="dim")

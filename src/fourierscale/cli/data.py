@@ -22,6 +22,7 @@ from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import ScaledDataset
 from fourierscale.data.sheet import contact_sheet
 from fourierscale.data.survey import FolderOptions
+from fourierscale.models.files import replacing
 
 __all__ = ["app"]
 
@@ -116,7 +117,8 @@ def show(
     for split, digest in splits.hashes.items():
         console.print(f"{split:5} {digest}", style="dim")
     sheet = contact_sheet(splits.test, f"{splits.protocol.name}, test images, {splits.protocol.kind} downscaling")
-    sheet.save(path)
+    with replacing(path) as partial:
+        sheet.save(partial)
     console.print(f"wrote {path}, {sheet.width} x {sheet.height} pixels", markup=False, soft_wrap=True)
 
 

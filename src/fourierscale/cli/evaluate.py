@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fourierscale.cli.found import MODEL_HELP, find_trained, folder_options
+from fourierscale.cli.found import MODEL_HELP, Trained, find_trained, folder_options
+from fourierscale.models.files import write_whole
+
+if TYPE_CHECKING:
+    from fourierscale.data import ScaledSplits
 
 __all__ = ["evaluate"]
 
@@ -23,27 +27,33 @@ def evaluate(
     offline: Annotated[bool, typer.Option("--offline", help="Try neither mirrors nor npm.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="At most so many test images; 0 means all.")] = 0,
     sample: Annotated[int, typer.Option(min=1, help="Images that are really downscaled, for Equi-Err.")] = 256,
-    batch_size: Annotated[int, typer.Option(min=1, help="Images in a batch.")] = 256,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images in a batch; 256, or 64 with --anytime, if not given.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    anytime: Annotated[
+        bool, typer.Option("--anytime", help="Measure coarse answers first instead: accuracy against time.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json and metrics.png.")] = None,
 ) -> None:
-    """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows."""
-    import torch
+    """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows.
 
+    With --anytime: what thresholds of 'predict --sure' cost and save, as anytime.json and anytime.png.
+    """
     from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
     from fourierscale.data import Scaling, load_protocol
     from fourierscale.data.protocols import bare_name, folder_path
+    from fourierscale.predicting import find_device
     from fourierscale.training.config import EvalConfig
     from fourierscale.training.errors import ConfigError
     from fourierscale.training.evaluation import evaluate as measure
     from fourierscale.training.picture import draw_metrics
 
-    where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     try:
-        torch.empty(0, device=where)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ConfigError(f"cannot compute on {where}: {str(error).splitlines()[0]}") from None
+        where = find_device(device)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     found = find_trained(model)
     folder = out or found.folder or Path()
     if not folder.is_dir():
@@ -74,16 +84,41 @@ def evaluate(
         )
     if own and splits.hashes != found.info["data"]["hashes"] and of_folder:
         typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
-    config = EvalConfig(batch_size=batch_size, limit=limit, sample=sample)
+    if anytime:
+        _anytime(found, splits, folder, device, limit, 64 if batch_size is None else batch_size)
+        return
+    config = EvalConfig(batch_size=batch_size or 256, limit=limit, sample=sample)
     metrics = measure(found.model, splits, config, device=where)
     named = [] if found.folder is not None else [found.name]
     named += [] if found.folder is not None and own and not limit else [name]
     # beside a run's own metrics.json, or among a user's files, only what is named after itself
     stem = "metrics" if out is not None else _file_stem("metrics", *named, *([str(limit)] if limit else []))
     table, picture = folder / f"{stem}.json", folder / f"{stem}.png"
-    table.write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    write_whole(table, json.dumps(metrics, indent=2) + "\n")
     draw_metrics(metrics, picture, f"{found.name} on {splits.protocol.name}")
     metrics_table(metrics, found.name)
+    typer.echo(f"wrote {table} and {picture}")
+
+
+def _anytime(found: Trained, splits: ScaledSplits, folder: Path, device: str, limit: int, batch_size: int) -> None:
+    """Accuracy against time as a table, JSON and a picture."""
+    from dataclasses import asdict
+
+    from fourierscale.cli.progress import progress_bars
+    from fourierscale.cli.show import anytime_table
+    from fourierscale.predicting import Classifier
+    from fourierscale.predicting.anytime import largest_images, measure_anytime
+    from fourierscale.training.picture import draw_anytime
+
+    classifier = Classifier(found.model, device=device, batch_size=batch_size)
+    test, validation = (largest_images(part, classifier.preprocessing, limit) for part in (splits.test, splits.val))
+    with progress_bars() as report:
+        measured = measure_anytime(classifier, test, validation, report=report)
+    table, picture = folder / "anytime.json", folder / "anytime.png"
+    about = {"protocol": splits.protocol.name, "images": len(test[1]), "batch_size": batch_size}
+    write_whole(table, json.dumps(about | asdict(measured), indent=2) + "\n")
+    draw_anytime(measured, picture, f"{found.name} on {splits.protocol.name}")
+    anytime_table(measured, f"{len(test[1]):,} images of {test[0].shape[-1]} px, batches of {batch_size}")
     typer.echo(f"wrote {table} and {picture}")
 
 

@@ -69,7 +69,7 @@ def explore(
 def find_nets(model: str, beside: str | None) -> list[Net]:
     """The net to look through, and the one beside it."""
     from fourierscale.lab.explore import Net
-    from fourierscale.training.errors import CheckpointError
+    from fourierscale.models import WeightsError
 
     found = find_trained(model)
     levelled = found.model.levels is not None
@@ -83,7 +83,7 @@ def find_nets(model: str, beside: str | None) -> list[Net]:
         return [*nets, Net(second, name, other.model, other.preprocessing)]
     if beside is None:
         return nets
-    raise CheckpointError(f"{beside} was trained on images of other classes or sizes than {model}: leave --beside out")
+    raise WeightsError(f"{beside} was trained on images of other classes or sizes than {model}: leave --beside out")
 
 
 def _images(found: Trained) -> tuple[int, tuple[str, ...], int]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.models import ImageModel, Preprocessing, load_trained
 
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
@@ -93,32 +93,26 @@ class Trained:
 
 def find_trained(name: str) -> Trained:
     """Load a trained model; a name that is nothing is the user's mistake."""
-    from fourierscale.models import WeightsError, load_model, load_pretrained, pretrained_info, read_info
-
     path = Path(name).expanduser()
-    if path.exists():
-        return Trained(load_model(path), read_info(path), path if path.is_dir() else path.parent)
-    try:
-        return Trained(load_pretrained(name), pretrained_info(name), None)
-    except (ValueError, OSError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "no weights ship with this installation"
-        raise WeightsError(f"{name} is no file or folder, and {reason}") from None
+    folder = (path if path.is_dir() else path.parent) if path.exists() else None
+    return Trained(*load_trained(name), folder)
 
 
-def find_model(name: str, seed: int = 0) -> Found:
+def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:
     """Find any model; a name that is nothing is the user's mistake.
 
     Args:
         name: A model's name, the path of a run or of a file, or ``module:function``.
         seed: Draws the weights of a model that has none.
+        trust: Whether the program in a file may run; see :func:`~fourierscale.auditing.open_file`.
     """
     from fourierscale.auditing import open_file
     from fourierscale.auditing.files import SUFFIXES
 
     path = Path(name).expanduser()
     if path.suffix in SUFFIXES:
-        file = open_file(path)
-        return Found(path.name, file, "", file.channels, file.side, None if file.side is None else "zero")
+        file = open_file(path, trust)
+        return Found(file.name, file, "", file.channels, file.side, None if file.side is None else "zero")
     if path.exists() or path.suffix == ".safetensors":
         return _trained(name)
     return _built(name, seed) if ":" in name else _named(name, seed)
@@ -166,8 +160,8 @@ def _built(name: str, seed: int) -> Found:
         sys.path.insert(0, here)
     try:
         build = getattr(importlib.import_module(module), function, None)
-    except ImportError as error:
-        raise AuditError(f"{name}: cannot import {module} from here ({error})") from None
+    except Exception as error:  # a module runs code of its own when it is imported
+        raise AuditError(f"{name}: cannot import {module} from here ({_cause(error)})") from error
     finally:
         if added:
             sys.path.remove(here)
@@ -175,12 +169,21 @@ def _built(name: str, seed: int) -> Found:
         raise AuditError(f"{name}: {module} has no function {function}")
     try:
         model = build if isinstance(build, nn.Module) else _seeded(build, seed)
-    except TypeError as error:
-        raise AuditError(f"{name}: expected a function that builds a model without arguments ({error})") from None
+    except Exception as error:  # a function of the user's
+        raise AuditError(
+            f"{name}: expected a function that builds a model without arguments, it fails ({_cause(error)}): call it "
+            "from a function of yours, or see where with fourierscale --debug"
+        ) from error
     if not callable(model):
         raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
     convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
     return Found(function, model, "", next(iter(convs), None))
+
+
+def _cause(error: Exception) -> str:
+    """What happened in code of the user's, in a line."""
+    text = " ".join(str(error).split())[:200]
+    return text if isinstance(error, ImportError) else f"{type(error).__name__}: {text}"
 
 
 def _seeded(build: Callable[[], Any], seed: int) -> Any:

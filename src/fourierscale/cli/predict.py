@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
+import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +15,17 @@ import typer
 from torch import Tensor, nn
 
 from fourierscale.cli.folders import check_folder
-from fourierscale.cli.found import MODEL_HELP, find_trained
-from fourierscale.data.decode import open_image
+from fourierscale.cli.found import MODEL_HELP
+from fourierscale.cli.progress import progress_bars
 from fourierscale.data.errors import DataError
-from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models import ImageModel
+from fourierscale.models import Answer, ImageModel
+from fourierscale.models.files import replacing
+from fourierscale.predicting import Classifier, Invert, Refused, each_image
 
 __all__ = ["predict"]
+
+ONNX_FILE = "model.onnx"
 
 
 def predict(
@@ -26,63 +33,108 @@ def predict(
     images: Annotated[
         list[Path], typer.Argument(help="Image files of any size, grey or coloured, or folders of them.")
     ],
-    onnx: Annotated[bool, typer.Option("--onnx", help="MODEL is an ONNX file, as every name in .onnx says.")] = False,
+    sure: Annotated[
+        float | None, typer.Option(help="Stop at the coarsest level whose probability is at least this.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many classes to name.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, on standard output.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table with commas, on standard output.")] = False,
+    invert: Annotated[
+        Invert,
+        typer.Option(help="Swap black and white; auto: where light ink is wanted and the image's border is light."),
+    ] = "auto",
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help=f"Use MODEL's ONNX file: {ONNX_FILE} of a run, or a file of any name.")
+    ] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
-    invert: Annotated[bool, typer.Option("--invert", help="Swap black and white, for dark ink on paper.")] = False,
 ) -> None:
-    """Classify image files: the class and its probability at every level, coarse to fine.
+    """Classify image files: the class and its probability; for files that are named, at every level, coarse to fine.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
-    A folder stands for every image in it and below.
+    A folder stands for every image in it and below, and each of them gets one line.
     An ONNX file has certain sizes: images are downscaled to the largest that fits.
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
     A file that is no such image is named, and the others go on; the exit status is then 2.
     """
-    from rich.console import Console
-    from rich.markup import escape
-
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv, not both")
     if features is not None:
         check_folder(features, "--features")
-
-    classifier: ImageModel | OnnxClassifier
-    if onnx or model.endswith(".onnx"):
-        classifier = OnnxClassifier(model)
-        if features is not None:
-            classifier.check_features()
-        prepare = classifier.preprocessing
-    else:
-        found = find_trained(model)
-        classifier, prepare = found.model, found.preprocessing
-    console = Console(highlight=False)
-    refused, drawn = False, set[Path]()
-    for path in (file for given in images for file in _files(given)):
-        try:
-            pixels, note = open_image(path, prepare)
-        except (DataError, OSError) as error:
-            typer.echo(f"fourierscale: {' '.join(str(error).split())}", err=True)
-            refused = True
-            continue
-        x = prepare(1 - pixels if invert else pixels)
-        with torch.inference_mode():
-            answer = prepare.answers(classifier(x), classifier.level_names(int(x.shape[-1])))[0]
-        told = f"{escape(str(path))}: [bold]{escape(answer.label)}[/bold] {answer.probability:.4f}  ({note})"
-        console.print(told, soft_wrap=True)
-        width = max(map(len, answer.levels))
-        for name, label, value in answer.per_level():
-            console.print(f"  {name:>{width}} px  {value:.4f}  {label}", markup=False)
-        if features is not None:
-            target = _unused(features, path.stem, drawn)
-            features.mkdir(parents=True, exist_ok=True)
-            draw_features(classifier, x).save(target)
-            drawn.add(target)
-            console.print(f"  wrote {target}", markup=False, soft_wrap=True)
+    try:
+        classifier = Classifier(_onnx_file(model) if onnx else model, device=device, invert=invert)
+        if sure is not None and not 0 < sure <= 1:
+            raise ValueError(f"--sure is a probability above 0 and at most 1, got {sure}")
+    except ValueError as error:
+        raise DataError(str(error)) from error
+    if features is not None and isinstance(classifier.model, OnnxClassifier):
+        classifier.model.check_features()
+    files = [name for _, name in each_image(images)]
+    refused, drawn = 0, set[Path]()
+    write = _json if as_json else _csv(top) if as_csv else _lines(not any(path.is_dir() for path in images))
+    with progress_bars() as report:
+        for done, answer in enumerate(classifier.stream(images, sure=sure), 1):
+            if isinstance(answer, Refused):
+                refused += 1
+                typer.echo(f"fourierscale: {' '.join(str(answer.error).split())}", err=True)
+            write(answer, top)
+            if features is not None and isinstance(answer, Answer):
+                target = _unused(features, Path(answer.name).stem, drawn)
+                features.mkdir(parents=True, exist_ok=True)
+                x = classifier.prepare(answer.name).pixels[None].to(classifier.device)
+                with replacing(target) as partial:
+                    draw_features(classifier.model, classifier.preprocessing(x)).save(partial)
+                drawn.add(target)
+                typer.echo(f"  wrote {target}", err=as_json or as_csv)
+            report("predicting", done / len(files))
     if refused:
         raise typer.Exit(2)
 
 
-def _files(path: Path) -> list[Path]:
-    """The images of a folder, or the file itself; an empty folder is refused where it is read, as any other file."""
-    return (image_files(path) or [path]) if path.is_dir() else [path]
+def _onnx_file(model: str) -> str | OnnxClassifier:
+    """The ONNX file of a run's folder, or a file of any name."""
+    path = Path(model).expanduser()
+    return OnnxClassifier(path / ONNX_FILE if path.is_dir() else path)
+
+
+def _lines(levels: bool) -> Callable[[Answer | Refused, int], None]:
+    """For people: a line for each image, and one for each level where these are wanted."""
+
+    def write(answer: Answer | Refused, top: int) -> None:
+        if isinstance(answer, Refused):
+            return
+        others = "".join(f", {label} {value:.4f}" for label, value in answer.top(top)[1:])
+        notes = f"  ({', '.join(answer.notes)})"
+        typer.echo(f"{answer.name}: {typer.style(answer.label, bold=True)} {answer.probability:.4f}{others}{notes}")
+        if levels:
+            width = max(map(len, answer.levels))
+            for name, label, value in answer.per_level():
+                typer.echo(f"  {name:>{width}} px  {value:.4f}  {label}")
+
+    return write
+
+
+def _json(answer: Answer | Refused, top: int) -> None:
+    """For programs: an object a line."""
+    told = {"image": answer.name, "error": str(answer.error)} if isinstance(answer, Refused) else answer.to_dict(top)
+    typer.echo(json.dumps(told))
+
+
+def _csv(top: int) -> Callable[[Answer | Refused, int], None]:
+    """For spreadsheets: a row for each image, the header first."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    ranks = ["", *(f" {rank}" for rank in range(2, top + 1))]
+    header = [f"{name}{rank}" for rank in ranks for name in ("label", "probability")]
+    writer.writerow(["image", *header, "notes", "error"])
+
+    def write(answer: Answer | Refused, top: int) -> None:
+        if isinstance(answer, Refused):
+            writer.writerow([answer.name, *[""] * len(header), "", str(answer.error)])
+            return
+        best = [value for pair in answer.top(top) for value in (pair[0], f"{pair[1]:.6f}")]
+        writer.writerow([answer.name, *best, *[""] * (len(header) - len(best)), ", ".join(answer.notes), ""])
+
+    return write
 
 
 def _unused(folder: Path, stem: str, used: set[Path]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,10 @@ __all__ = ["progress_bars"]
 
 @contextmanager
 def progress_bars() -> Iterator[ProgressCallback]:
-    """Steps as lines, and what takes time as bars where there is a terminal."""
+    """Steps as lines, and what takes time as bars where there is a terminal.
+
+    What is printed meanwhile goes above the bars; where standard output is a file, it goes there.
+    """
     screen = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
@@ -24,6 +28,7 @@ def progress_bars() -> Iterator[ProgressCallback]:
         TimeRemainingColumn(),
         console=screen,
         transient=True,
+        redirect_stdout=sys.stdout.isatty(),
         disable=not screen.is_terminal,
     ) as progress:
         bars: dict[str, TaskID] = {}

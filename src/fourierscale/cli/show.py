@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,7 +12,10 @@ from rich.table import Table
 from fourierscale.data.protocols import folder_path
 from fourierscale.lab.tables.paper import paper_rows
 
-__all__ = ["metrics_table"]
+if TYPE_CHECKING:
+    from fourierscale.predicting.anytime import Anytime
+
+__all__ = ["anytime_table", "metrics_table"]
 
 
 def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
@@ -48,6 +51,25 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
         f"and resolution; {metrics['seconds']:.0f} s on {metrics['device']}",
         soft_wrap=True,
     )
+
+
+def anytime_table(measured: Anytime, about: str) -> None:
+    """Print what each threshold costs and saves, and the one that validation images chose."""
+    console = Console(highlight=False)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in ("sure", "accuracy", "ms", "of whole"):
+        table.add_column(column, justify="right")
+    table.add_column("images that leave", overflow="fold")
+    for row in measured.rows():
+        figures = str(row["accuracy"]), f"{row['ms']:.2f}", f"{row['of_whole']:.3f}"
+        style = "bold" if "chosen" in str(row["sure"]) else None
+        table.add_row(str(row["sure"]), *figures, str(row["left"]), style=style)
+    console.print(table)
+    if measured.chosen is None:
+        console.print("no threshold keeps the accuracy on validation images: coarse answers do not pay here")
+    else:
+        console.print(f"validation images chose {measured.chosen:g}: predict --sure {measured.chosen:g}", markup=False)
+    console.print(f"{about}; time from pixels to answers, for an image", markup=False, soft_wrap=True)
 
 
 def _resolutions(metrics: Mapping[str, Any], width: int) -> Table:

@@ -10,13 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fourierscale.cli.folders import check_folder
 
 __all__ = ["train"]
+
+OF_IMAGES = ("classes", "in_channels", "resolutions", "image_resolutions", "reference_size")
+"""Options of a model that follow from the images."""
 
 
 def train(
@@ -32,6 +35,14 @@ def train(
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Weights to begin with: a run's folder, a .safetensors file, or the name of weights that ship; "
+            "classes and levels may be others.",
+        ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or a folder of images.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
@@ -58,14 +69,27 @@ def train(
     Such a run ends with report.html and model.onnx.
     """
     from fourierscale.data.protocols import folder_path
+    from fourierscale.models import load_trained
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
 
     if images is not None and data is not None:
         raise ConfigError(f"give the images once: {images}, or --data {data}")
     data = images if data is None else data
-    given = {
+    overrides: dict[str, Any] = {}
+    if start is not None and not resume:
+        info = load_trained(start)[1]
+        if model is None and config is None:  # the model of the weights; what follows from the images is theirs
+            model, own = info["model"], info["overrides"]
+            overrides = {
+                f"model.overrides.{name}": json.dumps(own[name])
+                for name in own
+                if name not in OF_IMAGES and own[name] is not None
+            }
+    given: dict[str, Any] = {
         "model.name": model,
+        **overrides,
+        "model.start": start and json.dumps(start),
         "data.protocol": data and json.dumps(data),  # a folder may have the name of a number
         "data.data_dir": data_dir,
         "train.epochs": epochs,
@@ -76,7 +100,8 @@ def train(
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
     changes += ["data.skip_bad=true"] if skip_bad else []
-    source = config or ("folder" if model is None and data and folder_path(data) else _recipe(model))
+    of_folder = data is not None and folder_path(data) is not None
+    source = config or ("folder" if (model is None or overrides) and of_folder else _recipe(model))
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")

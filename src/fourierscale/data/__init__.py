@@ -24,7 +24,7 @@ from fourierscale.data.sample import sample_folder
 from fourierscale.data.scaled import Batch, BatchIndices, ScaledDataset
 from fourierscale.data.sources import CachedFile, RawImages, get_dataset, verify_cache
 from fourierscale.data.splits import assign_resolutions, split_classes, split_hash, stratified_split, subset
-from fourierscale.data.steps import CircularShift, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
+from fourierscale.data.steps import CircularShift, Colours, Cutout, HorizontalFlip, RandomCrop, RandomScaling, Step
 from fourierscale.data.stored import SizedImages, StreamedImages
 from fourierscale.data.survey import FolderOptions, Survey, survey_folder
 from fourierscale.data.warp import Warp
@@ -36,6 +36,7 @@ __all__ = [
     "BatchIndices",
     "CachedFile",
     "CircularShift",
+    "Colours",
     "CorruptFileError",
     "Cutout",
     "DataError",

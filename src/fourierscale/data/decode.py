@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from fourierscale.data.errors import CorruptFileError, DataError, FormatError
-from fourierscale.functional import downscale
-from fourierscale.models.preprocessing import Preprocessing, Shape
+from fourierscale.models.files import check_regular
+from fourierscale.models.preprocessing import Shape
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "open_image", "read_header"]
+__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "decode_layers", "read_header"]
 
 Colour: TypeAlias = Literal["rgb", "grey"]
 MAX_PIXELS = 64_000_000  # an 8000 x 8000 photograph
@@ -52,7 +50,7 @@ def read_header(path: Path, max_pixels: int = MAX_PIXELS) -> Header:
 
 
 def decode_image(
-    file: Path | IO[bytes],
+    file: Path | IO[bytes] | Picture,
     name: str | None = None,
     colour: Colour = "rgb",
     size: int | None = None,
@@ -64,7 +62,7 @@ def decode_image(
     What is transparent shows white; 16 bits of grey become 8, divided by 257.
 
     Args:
-        file: Path or open file.
+        file: Path, open file, or image of Pillow.
         name: What to call the file in messages; its path if not given.
         colour: ``"rgb"`` for 3 channels, ``"grey"`` for 1.
         size: If given, the image is resized (antialiased bicubic) to ``size`` x ``size``.
@@ -80,7 +78,7 @@ def decode_image(
     with _opened(file, str(file) if name is None else name, max_pixels) as image:
         if size is not None:
             image.draft(None, (2 * size, 2 * size))  # JPEG alone: a large photograph is decoded at a half, ..., an 8th
-        upright = _eight_bits(ImageOps.exif_transpose(image)).convert("RGB" if colour == "rgb" else "L")
+        upright = _on_white(_eight_bits(ImageOps.exif_transpose(image))).convert("RGB" if colour == "rgb" else "L")
         if size is not None and upright.size != (size, size):
             if shape == "crop":
                 upright = ImageOps.fit(upright, (size, size), method=Image.Resampling.BICUBIC)
@@ -90,50 +88,33 @@ def decode_image(
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def open_image(path: Path, preprocessing: Preprocessing) -> tuple[Tensor, str]:
-    """An image file as pixels from 0 to 1, ``(1, C, m, m)``, of a size that a model takes, and what was done in words.
+def decode_layers(file: Path | IO[bytes] | Picture, name: str, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
+    """Decode an image upright with the layers it has, ``(C, H, W)``: 1 is grey, 3 are colours, 4 have opacity too.
 
     Args:
-        path: The file.
-        preprocessing: Sizes and colours of the model's images, and how they become square.
-
-    Raises:
-        FormatError: As :func:`decode_image`, and for an image that is too small for the model.
-        CorruptFileError: As :func:`decode_image`.
+        file: Path, open file, or image of Pillow.
+        name: What to call it in messages.
+        max_pixels: As for :func:`decode_image`, as what is raised.
     """
-    if not path.is_file():
-        what = "it is a folder without images" if path.is_dir() else "there is no such file"
-        raise FileNotFoundError(f"{path}: {what}")
-    colour: Colour = "grey" if preprocessing.channels == 1 else "rgb"
-    pixels = decode_image(path, colour=colour)
-    height, width = pixels.shape[1:]
-    side = min(height, width)
-    try:
-        size = preprocessing.size_for(height, width)
-    except ValueError as error:
-        raise FormatError(f"{path}: {error}") from None
-    note = f"{width} x {height}"
-    if preprocessing.shape is not None:  # a folder of images: as in training
-        pixels = decode_image(path, colour=colour, size=size, shape=preprocessing.shape)
-        if not width == height == size:
-            note += f", {'all of it' if preprocessing.shape == 'whole' else 'centred square'} at {size} px"
-        return torch.from_numpy(pixels[None]).float() / 255, note
-    top, left = (height - side) // 2, (width - side) // 2
-    x = torch.from_numpy(np.ascontiguousarray(pixels[None, :, top : top + side, left : left + side])).float() / 255
-    if height != width:
-        note += f", centred square of {side} x {side}"
-    if side > size:
-        x, note = downscale(x, size, boundary=preprocessing.boundary), f"{note}, downscaled to {size} x {size}"
-    return x, note
+    from PIL import ImageOps
+
+    with _opened(file, name, max_pixels) as image:
+        upright = _eight_bits(ImageOps.exif_transpose(image))
+        if upright.mode != "RGBA":
+            upright = upright.convert("L" if upright.mode in ("1", "L") else "RGB")
+        pixels = np.array(upright, dtype=np.uint8)
+    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 @contextmanager
-def _opened(file: Path | IO[bytes], name: str, max_pixels: int) -> Iterator[Picture]:
+def _opened(file: Path | IO[bytes] | Picture, name: str, max_pixels: int) -> Iterator[Picture]:
     """An image whose size and kind are fine; whatever Pillow raises becomes one of this library's errors."""
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(file) as image:
+        if isinstance(file, Path):
+            check_regular(file)
+        with nullcontext(file) if isinstance(file, Image.Image) else Image.open(file) as image:
             width, height = image.size
             if width * height > max_pixels:
                 raise FormatError(f"{name}: {width} x {height} pixels, more than the limit of {max_pixels}")
@@ -155,12 +136,16 @@ def _opened(file: Path | IO[bytes], name: str, max_pixels: int) -> Iterator[Pict
 
 
 def _eight_bits(image: Picture) -> Picture:
-    """Opaque, 8 bits per channel."""
+    """8 bits per channel, with opacity as RGBA."""
     from PIL import Image
 
     if image.mode in SIXTEEN_BIT_MODES:
         return Image.fromarray((np.asarray(image).astype(np.float64) / 257).round().astype(np.uint8))
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image
+    transparent = image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info
+    return image.convert("RGBA") if transparent else image
+
+
+def _on_white(image: Picture) -> Picture:
+    from PIL import Image
+
+    return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image) if image.mode == "RGBA" else image

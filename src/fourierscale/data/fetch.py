@@ -149,7 +149,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, DataError):
         return text
     if isinstance(error, ImportError):
-        return f"{error.name} is not installed (pip install 'fourierscale[data]')"
+        return f"{error.name} is not installed (pip install 'fourierscale[train]')"
     lowered = text.lower()
     if any(sign in lowered for sign in ("resolve", "getaddrinfo", "name or service", "nodename")):
         return "its host name cannot be resolved (no network?)"

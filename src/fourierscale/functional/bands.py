@@ -153,14 +153,18 @@ def frequencies(length: int) -> Tensor:
     return (torch.arange(length, dtype=torch.float64) + 1) // 2
 
 
-def as_size(size: Size) -> Box:
-    """Normalise a size: an int ``n`` means the square two-dimensional grid ``(n, n)``.
+def as_size(size: Size, axes: int | None = None) -> Box:
+    """Normalise a size: an int ``n`` means the square two-dimensional grid ``(n, n)``, or ``axes`` axes of ``n``.
 
-    >>> as_size(28), as_size([16]), as_size((8, 9, 10))
-    ((28, 28), (16,), (8, 9, 10))
+    >>> as_size(28), as_size([16]), as_size((8, 9, 10)), as_size(16, axes=3)
+    ((28, 28), (16,), (8, 9, 10), (16, 16, 16))
     """
+    if axes is not None and axes < 1:
+        raise ValueError(f"axes must be 1 or more, got {axes}")
+    if axes is not None and isinstance(size, Sequence) and len(size) != axes:
+        raise ValueError(f"expected a size for {axes} axes, got {size!r}")
     try:
-        box = tuple(operator.index(n) for n in (size if isinstance(size, Sequence) else (size, size)))
+        box = tuple(operator.index(n) for n in (size if isinstance(size, Sequence) else (size,) * (axes or 2)))
         if isinstance(size, bool):
             raise TypeError
     except TypeError:

@@ -88,7 +88,8 @@ def normalise(coeffs: Tensor, axes: int, row: int, norm: InstanceNorm | LevelAff
         mean = mean * scale + norm.shift[row][:, None]
     else:
         # The mean is one coefficient and is replaced, not subtracted from samples: nothing cancels when it is large.
-        scale = (waves.square().sum(-1, keepdim=True) + norm.eps).rsqrt()
+        variance = waves.square().sum(-1, keepdim=True)
+        scale = (variance + norm.eps).rsqrt() + 0 * variance  # NaN where squares overflow, and no answer of zeros
         if norm.weight is not None:
             scale = scale * norm.weight[row][:, None]
         mean = torch.zeros_like(mean)

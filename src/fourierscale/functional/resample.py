@@ -61,7 +61,12 @@ def corner(box: Box) -> tuple[EllipsisType | slice, ...]:
 
 
 def downscale(
-    x: Tensor, size: Size, kind: Kind = "ideal", std: float | None = None, boundary: Boundary = "circular"
+    x: Tensor,
+    size: Size,
+    kind: Kind = "ideal",
+    std: float | None = None,
+    boundary: Boundary = "circular",
+    axes: int | None = None,
 ) -> Tensor:
     r"""Downscale an image to any smaller grid.
 
@@ -74,12 +79,13 @@ def downscale(
 
     Args:
         x: Image ``(..., n_1, ..., n_d)``.
-        size: Target grid ``(m_1, ..., m_d)`` with ``m <= n``; an int means a square two-dimensional grid.
+        size: Target grid ``(m_1, ..., m_d)`` with ``m <= n``; an int means as many samples on each of ``axes`` axes.
         kind: One of the three above.
         std: Standard deviation of the Gaussian in pixels of the large grid; default ``(n / m - 1) / 2`` per axis.
         boundary: What lies beyond the image's edge. ``"mirror"`` composes exactly too and keeps every frequency of the
             small grid (the DCT-II up to ``k < m``); ``"canvas"`` composes approximately. Bicubic interpolation has a
             boundary of its own.
+        axes: How many axes an int stands for: 1 of a signal, 2 (the default) of an image, 3 of a volume.
 
     >>> x = torch.randn(1, 1, 28, 28)
     >>> torch.allclose(downscale(downscale(x, 21), 12), downscale(x, 12), atol=1e-6)
@@ -88,10 +94,11 @@ def downscale(
     >>> torch.allclose(downscale(downscale(x, 21, boundary="mirror"), 12, boundary="mirror"), small, atol=1e-6)
     True
     """
-    target = as_size(size)
+    target = as_size(size, axes)
     source = spatial_size(x, len(target))
     if any(m > n for m, n in zip(target, source, strict=True)):
-        raise ValueError(f"cannot downscale an image of size {source} to {target}: use upscale for a larger grid")
+        remedy = _fewer_axes(size, axes, source, target) or "use upscale for a larger grid"
+        raise ValueError(f"cannot downscale an image of size {source} to {target}: {remedy}")
     if kind == "ideal":
         return synthesize(analyze(widened(x), len(target), target, boundary), target, boundary).to(x.dtype)
     if kind == "gaussian":
@@ -104,20 +111,27 @@ def downscale(
     raise ValueError(f"unknown kind of downscaling {kind!r}: choose one of {', '.join(get_args(Kind))}")
 
 
-def upscale(x: Tensor, size: Size, boundary: Boundary = "circular") -> Tensor:
+def upscale(x: Tensor, size: Size, boundary: Boundary = "circular", axes: int | None = None) -> Tensor:
     """Ideal upscaling: the same trigonometric polynomial on a larger grid. ``downscale`` takes it back exactly.
 
-    (On a ``"canvas"``, approximately.)
+    (On a ``"canvas"``, approximately.) An int stands for as many samples on each of ``axes`` axes, 2 if not given.
 
     >>> x = downscale(torch.randn(1, 1, 28, 28), 15)
     >>> torch.allclose(downscale(upscale(x, (28, 40)), 15), x, atol=1e-5)
     True
     """
-    target = as_size(size)
+    target = as_size(size, axes)
     source = spatial_size(x, len(target))
     if any(m < n for m, n in zip(target, source, strict=True)):
         raise ValueError(f"cannot upscale an image of size {source} to {target}: use downscale for a smaller grid")
     return synthesize(analyze(widened(x), len(target), boundary=boundary), target, boundary).to(x.dtype)
+
+
+def _fewer_axes(size: Size, axes: int | None, source: Box, target: Box) -> str:
+    """A hint where an int stands for two axes and the second one alone would do: the input is a signal."""
+    if not isinstance(size, int) or axes is not None or target[-1] > source[-1]:
+        return ""
+    return f"an int stands for two axes; for a signal give ({size},) or axes=1, for a larger grid use upscale"
 
 
 def _blur(coeffs: Tensor, source: Box, target: Box, std: float | None, boundary: Boundary) -> Tensor:

@@ -1,10 +1,11 @@
 """Networks: the paper's and those it compares with, by name, with weights."""
 
+from fourierscale.models.answer import Answer
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
 from fourierscale.models.layers import ExactNet, LayerConfig
-from fourierscale.models.preprocessing import Answer, Preprocessing
+from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
     create_model,
@@ -15,9 +16,10 @@ from fourierscale.models.registry import (
     register,
 )
 from fourierscale.models.resnet import PerLevelClassifier, ResidualNet, residual_classifier
-from fourierscale.models.saved import WeightsError, load_model, read_info, save_model
+from fourierscale.models.saved import WeightsError, load_model, load_trained, read_info, save_model
 from fourierscale.models.scalenet import ScaleNet
 from fourierscale.models.scaleresnet import ScaleResNet
+from fourierscale.models.transfer import transfer_weights
 from fourierscale.models.unet import UNet
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "list_models",
     "load_model",
     "load_pretrained",
+    "load_trained",
     "model_cost",
     "model_info",
     "pretrained_info",
@@ -48,4 +51,5 @@ __all__ = [
     "register",
     "residual_classifier",
     "save_model",
+    "transfer_weights",
 ]

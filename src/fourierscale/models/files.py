@@ -1,13 +1,24 @@
-"""Files that are whole or not there, whatever happens while they are written."""
+"""Files that are whole or not there, whatever happens while they are written, and that end when they are read."""
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["put_in_place", "replacing", "write_whole"]
+__all__ = ["check_regular", "put_in_place", "replacing", "write_whole"]
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, which may be read for ever; what is not there at all is left to who opens it.
+
+    Raises:
+        OSError: It is one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "a pipe or a device, and no file", str(path))
 
 
 def put_in_place(file: Path, target: Path) -> None:

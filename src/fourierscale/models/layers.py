@@ -11,7 +11,7 @@ from fourierscale.functional.bands import Boundary, period
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, PoolKind
 from fourierscale.nn import FourierConv2d, LocalFourierConv2d, ScaleActivation2d, ToCoefficients
-from fourierscale.nn.checks import positive
+from fourierscale.nn.checks import check_images, positive
 from fourierscale.nn.nested import Norm
 from fourierscale.nn.norms import BatchNorm
 
@@ -119,11 +119,7 @@ class ExactNet(nn.Module):
 
     def enter(self, x: Tensor) -> Tensor:
         """Coefficients of images ``(B, C, H, W)``."""
-        if x.ndim != 4 or x.shape[1] != self.in_channels:
-            raise ValueError(
-                f"expected images of shape (batch, {self.in_channels}, height, width), got {tuple(x.shape)}: "
-                + ("convert them to RGB" if self.in_channels == 3 else f"give {self.in_channels} channel(s)")
-            )
+        check_images(x, self.in_channels, 2, next(self.parameters()).dtype)
         coeffs: Tensor = self.door(x)
         return coeffs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
@@ -14,14 +15,37 @@ from fourierscale.functional import downscale, enlarge_to
 from fourierscale.functional.bands import Boundary, Size, check_boundary
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
+from fourierscale.models.answer import Answer
 
-__all__ = ["Answer", "Polarity", "Preprocessing", "Shape"]
+__all__ = ["Polarity", "Preprocessing", "Shape", "dark_on_light"]
 
 Shape: TypeAlias = Literal["crop", "whole"]
 """How an image becomes square: its largest centred square, or all of it, squeezed."""
 
 Polarity: TypeAlias = Literal["light on dark"]
 """What a model was trained to see as ink, where it matters."""
+
+LIGHT = 0.5
+"""A border that is lighter on average, from 0 to 1, is paper."""
+
+
+def dark_on_light(pixels: Tensor) -> Tensor:
+    """Whether images ``(..., C, m, m)`` show dark ink on light paper: by the average lightness of their border.
+
+    >>> digit = torch.zeros(1, 5, 5)
+    >>> digit[:, 1:4, 2] = 1.0
+    >>> bool(dark_on_light(digit)), bool(dark_on_light(1 - digit))
+    (False, True)
+    """
+    sides = pixels[..., 0, :], pixels[..., -1, :], pixels[..., :, 0], pixels[..., :, -1]
+    return torch.stack([side.mean(dim=(-2, -1)) for side in sides]).mean(0) > LIGHT
+
+
+LARGEST_SIDE = 1 << 16
+LARGEST_VALUE = 1e6
+"""Of a pixel: far above what images hold, far below where float32 overflows in a net."""
+BLANK = 1 / 512
+"""An image that varies by less than this is blank: half a step of 8 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +85,13 @@ class Preprocessing:
     polarity: Polarity | None = None
 
     def __post_init__(self) -> None:
-        if not self.mean or len(self.mean) != len(self.std) or not all(value > 0 for value in self.std):
+        finite = all(map(math.isfinite, (*self.mean, *self.std)))
+        if not self.mean or len(self.mean) != len(self.std) or not finite or min(self.std) <= 0:
             raise ValueError(f"expected as many means as positive stds, got {self.mean} and {self.std}")
+        if list(self.sizes) != sorted(set(self.sizes)) or not all(0 < n <= LARGEST_SIDE for n in self.sizes):
+            raise ValueError(f"expected sizes from 1 to {LARGEST_SIDE}, increasing, got {self.sizes}")
+        if self.enlarge_size is not None and not 0 < self.enlarge_size <= LARGEST_SIDE:
+            raise ValueError(f"expected an enlarge_size from 1 to {LARGEST_SIDE}, got {self.enlarge_size}")
         check_boundary(self.boundary)
         if self.kind not in get_args(Kind):
             raise ValueError(f"unknown kind of downscaling {self.kind!r}: choose one of {', '.join(get_args(Kind))}")
@@ -74,14 +103,9 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Preprocessing:
         """From plain values: those of :meth:`to_dict`, or what descriptions said before version 0.2."""
-        values = {RENAMED.get(name, name): value for name, value in data.items()}
-        if "polarity" not in values and str(values.get("protocol")).startswith("mnist"):
-            values["polarity"] = "light on dark"
-        chosen: dict[str, Any] = {
-            each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values
-        }
-        chosen |= {name: tuple(v) for name, v in chosen.items() if isinstance(v, (list, range))}
-        return cls(**chosen)
+        values = cls.values(data)
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, (list, range)) else v for name, v in values.items()}
+        return cls(**plain)
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> Preprocessing:
@@ -90,7 +114,21 @@ class Preprocessing:
         Raises:
             KeyError: The description does not say how images are prepared.
         """
-        return cls.from_dict(info["preprocessing"] if "preprocessing" in info else info["data"])
+        return cls.from_dict(cls.told(info)["preprocessing"])
+
+    @staticmethod
+    def told(info: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """The part of a description that is about images, as ``preprocessing``; nothing where there is none."""
+        parts = (info.get(name) or {} for name in ("preprocessing", "data"))  # data: before version 0.2
+        return next(({"preprocessing": part} for part in parts if "mean" in part), {})
+
+    @classmethod
+    def values(cls, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that plain values name, under the names of today; what else they say is left out."""
+        values = {RENAMED.get(name, name): value for name, value in data.items()}
+        if "polarity" not in values and str(values.get("protocol")).startswith("mnist"):
+            values["polarity"] = "light on dark"
+        return {each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -110,6 +148,27 @@ class Preprocessing:
         """Pixels from 0 to 1, ``(..., C, n, n)``, as the model takes them; padding is black, so it comes first."""
         pixels = self.enlarged(pixels)
         return (pixels - self._each(self.mean, pixels)) / self._each(self.std, pixels)
+
+    @staticmethod
+    def faults(pixels: Tensor) -> list[str]:
+        """Why a model has nothing to say of each image of a batch ``(B, C, n, n)``; empty where it may have.
+
+        Norms turn the rounding errors of a blank image into features, so that its answer means nothing.
+
+        >>> Preprocessing.faults(torch.stack([torch.rand(1, 4, 4), torch.ones(1, 4, 4)]))
+        ['', 'it is blank: all its pixels are alike']
+        """
+        high, low = pixels.amax((-2, -1)), pixels.amin((-2, -1))  # (B, C)
+        wild = torch.maximum(high, -low).amax(1)
+        sorts = zip(wild.tolist(), (high - low).amax(1).tolist(), strict=True)
+        return [
+            f"its values are not finite, or beyond {LARGEST_VALUE:.0e}"
+            if not most <= LARGEST_VALUE
+            else "it is blank: all its pixels are alike"
+            if contrast < BLANK
+            else ""
+            for most, contrast in sorts
+        ]
 
     def enlarged(self, pixels: Tensor) -> Tensor:
         """Pixels of the model's one input size, if it has one; as they are if not."""
@@ -149,10 +208,20 @@ class Preprocessing:
         Args:
             logits: ``(B, levels, classes)`` or ``(B, classes)``.
             names: Of the levels, coarse to fine; the last ones count where the logits have fewer.
+
+        Raises:
+            ValueError: The logits are not finite, or not those of the classes that the description names.
         """
+        if not bool(logits.isfinite().all()):
+            raise ValueError("its logits are not finite numbers: the weights are damaged, or the input is out of range")
         logits = logits[:, None] if logits.ndim == 2 else logits
         classes = self.classes or tuple(map(str, range(logits.shape[-1])))
-        told = tuple(names[len(names) - logits.shape[1] :])
+        told = tuple(names[-logits.shape[1] :])
+        if logits.shape[1:] != (len(told), len(classes)):
+            raise ValueError(
+                f"expected logits of {len(classes)} classes at {len(names)} level(s) at most, as the description says, "
+                f"got shape {tuple(logits.shape)}: export or train the model again"
+            )
         return [Answer(one.cpu(), classes, told) for one in logits.float().softmax(-1)]
 
     @staticmethod
@@ -162,34 +231,3 @@ class Preprocessing:
 
 RENAMED = {"fit": "enlarge", "fit_size": "enlarge_size", "resolutions": "sizes"}
 """Names of fields in descriptions from before version 0.2."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """What a model says of one image.
-
-    Attributes:
-        probabilities: ``(levels, classes)``, coarse to fine; the last level is the prediction.
-        classes: Names of the classes.
-        levels: Names of the levels.
-    """
-
-    probabilities: Tensor
-    classes: tuple[str, ...]
-    levels: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """The most probable class."""
-        return self.classes[int(self.probabilities[-1].argmax())]
-
-    @property
-    def probability(self) -> float:
-        """The probability of that class."""
-        return float(self.probabilities[-1].max())
-
-    def per_level(self) -> list[tuple[str, str, float]]:
-        """Name of each level, its most probable class and that class's probability, coarse to fine."""
-        best, at = self.probabilities.max(-1)
-        rows = zip(self.levels, at.tolist(), best.tolist(), strict=True)
-        return [(name, self.classes[label], value) for name, label, value in rows]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
+
+from torch import Tensor
 
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel
@@ -141,7 +144,10 @@ def pretrained_info(name: str) -> dict[str, Any]:
     path = folder / f"{name}.json"
     if not path.is_file():
         have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
-        raise ValueError(f"there are no weights for {name!r}: choose one of {', '.join(have)}, or train it")
+        remedy = f"choose one of {', '.join(have)}, or train it"
+        if os.path.exists(name):  # a run's folder or a file of weights
+            remedy = f"{name} is on this disk, load_model from fourierscale.models reads it"
+        raise ValueError(f"there are no weights for {name!r}: {remedy}")
     info: dict[str, Any] = json.loads(path.read_text())
     return info
 
@@ -155,26 +161,24 @@ def load_pretrained(name: str) -> ImageModel:
     >>> model.preprocessing.mean, model.preprocessing.classes[:3]
     ((0.0607,), ('0', '1', '2'))
     """
-    info = pretrained_info(name)
-    return restore_model(
-        info, (resources.files("fourierscale.models") / "weights" / f"{name}.safetensors").read_bytes()
-    )
-
-
-def restore_model(info: Mapping[str, Any], weights: bytes) -> ImageModel:
-    """A trained model, in evaluation mode; nothing is unpickled.
-
-    Args:
-        info: Names the ``model`` and its ``overrides``, and says how its images are prepared.
-        weights: Content of a safetensors file.
-    """
     try:
         from safetensors.torch import load
     except ImportError:
-        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[train]'") from None
+        raise ImportError("loading weights needs safetensors: pip install 'fourierscale[predict]'") from None
+    weights = resources.files("fourierscale.models") / "weights" / f"{name}.safetensors"
+    return restore_model(pretrained_info(name), load(weights.read_bytes()))
+
+
+def restore_model(info: Mapping[str, Any], weights: Mapping[str, Tensor]) -> ImageModel:
+    """A trained model, in evaluation mode.
+
+    Args:
+        info: Names the ``model`` and its ``overrides``, and says how its images are prepared.
+        weights: Its state.
+    """
     model = create_model(info["model"], **info["overrides"])
-    model.load_state_dict(load(weights))
-    if "preprocessing" in info or "data" in info:
+    model.load_state_dict(weights)
+    if Preprocessing.told(info):
         model.preprocessing = Preprocessing.from_info(info)
     return model.eval()
 

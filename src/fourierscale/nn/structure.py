@@ -83,8 +83,10 @@ class ScaleEquivariant(nn.Module):
     Args:
         module: Maps coefficients to coefficients.
         pool: How much the module pools in all; an image of ``n`` samples becomes one of ``ceil(n / pool)``.
-        axes: Number of spatial axes.
-        boundary: What lies beyond the image's edge; see :class:`ToCoefficients`.
+        axes: Number of spatial axes; that of the layers inside if not given, 2 if none of them tells.
+        boundary: What lies beyond the image's edge; see :class:`ToCoefficients`. With ``"mirror"`` the promise is about
+            coefficients: a filter that is not symmetric gives no mirror image, and the pixels of one half do not
+            determine the other.
 
     >>> from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
     >>> layers = LocalFourierConv2d(3, 8, 5, reference_size=32), ScaleActivation2d(8, range(8, 33))
@@ -92,9 +94,11 @@ class ScaleEquivariant(nn.Module):
     torch.Size([1, 8, 24, 24])
     """
 
-    def __init__(self, module: nn.Module, pool: int = 1, axes: int = 2, boundary: Boundary = "circular") -> None:
+    def __init__(
+        self, module: nn.Module, pool: int = 1, axes: int | None = None, boundary: Boundary = "circular"
+    ) -> None:
         super().__init__()
-        self.door = ToCoefficients(axes, boundary)
+        self.door = ToCoefficients(_axes_of(module) if axes is None else axes, boundary)
         self.module = module
         self.pool = positive(pool, "pool")
         self.axes, self.boundary = self.door.axes, self.door.boundary
@@ -113,6 +117,14 @@ class ScaleEquivariant(nn.Module):
     def extra_repr(self) -> str:
         """How much the module pools."""
         return f"pool={self.pool}"
+
+
+def _axes_of(module: nn.Module) -> int:
+    """Number of axes of the layers inside: of those whose class has a number of axes, such as LocalFourierConv1d."""
+    told = {axes for part in module.modules() if isinstance(axes := getattr(type(part), "axes", None), int)}
+    if len(told) > 1:
+        raise ValueError(f"the layers inside have {' and '.join(map(str, sorted(told)))} axes: take layers of one kind")
+    return told.pop() if told else 2
 
 
 class ScaleDropout(nn.Module):

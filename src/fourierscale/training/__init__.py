@@ -23,6 +23,7 @@ from fourierscale.training.datamodule import ScaleDataModule, load_splits
 from fourierscale.training.errors import (
     CheckpointError,
     ConfigError,
+    LostProcessError,
     NoMemoryError,
     NonFiniteLossError,
     StoppedError,
@@ -46,6 +47,7 @@ __all__ = [
     "DataConfig",
     "EvalConfig",
     "LossConfig",
+    "LostProcessError",
     "ModelConfig",
     "NoMemoryError",
     "NonFiniteLossError",

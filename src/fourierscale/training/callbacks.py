@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+
+from fourierscale.models.files import write_whole
 
 __all__ = ["EpochLog", "read_log", "thinned"]
 
@@ -32,11 +35,7 @@ class EpochLog(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Keep the rows of the epochs that are done."""
         if trainer.is_global_zero:
-            kept = [row for row in read_log(self.path) if int(row["epoch"]) < trainer.current_epoch]
-            with self.path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS)
-                writer.writeheader()
-                writer.writerows(kept)
+            self._write(row for row in read_log(self.path) if int(row["epoch"]) < trainer.current_epoch)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
@@ -62,19 +61,37 @@ class EpochLog(pl.Callback):
             row |= {name: f"{float(metrics[name]):.6g}" for name in names if name in metrics}
         if not trainer.is_global_zero:
             return
-        with self.path.open("a", newline="") as file:
-            csv.DictWriter(file, COLUMNS).writerow(row)
+        self._write([*read_log(self.path), row])
         shown = ", ".join(f"{name} {row[name]}" for name in COLUMNS[3:] if name in row)
         log.info("epoch %d of %d: %s", trainer.current_epoch + 1, trainer.max_epochs, shown)
 
+    def _write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+        write_whole(self.path, text.getvalue())
+
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """The rows of a log, without one that was being written when the process was killed."""
+    """The rows of a log, without damaged ones."""
     if not path.is_file():
         return []
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    return [row for row in rows if (row.get("epoch") or "").isdigit() and row.get("seconds")]
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            rows = [{name: row.get(name) or "" for name in COLUMNS} for row in csv.DictReader(file)]
+    except csv.Error:
+        return []
+    return [row for row in rows if _is_whole(row)]
+
+
+def _is_whole(row: Mapping[str, str]) -> bool:
+    """Whether every value is a number, and those that each epoch has are there."""
+    try:
+        numbers = {name: float(value) for name, value in row.items() if value}
+    except ValueError:
+        return False
+    return row["epoch"].isascii() and row["epoch"].isdigit() and numbers.keys() >= {"epoch", "loss", "seconds"}
 
 
 def thinned(rows: Sequence[Mapping[str, str]], most: int = 60) -> dict[str, list[float | None]]:

@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import field
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, Strict
+from pydantic.dataclasses import dataclass
 
 from fourierscale.data.protocols import bare_name
 from fourierscale.data.survey import FolderOptions
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
+from fourierscale.models.described import DescriptionError, checked
+from fourierscale.models.files import check_regular
 from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.losses import Hinge, LevelSum
-from fourierscale.training.typed import build, parse_value, plain, to_toml
+from fourierscale.training.typed import (
+    WORD,
+    Count,
+    Flag,
+    Limit,
+    Positive,
+    Seed,
+    Settings,
+    Share,
+    Weight,
+    parse_value,
+    parse_yaml,
+    plain,
+    to_toml,
+)
 
 __all__ = [
     "Config",
@@ -34,26 +52,29 @@ __all__ = [
     "load_config",
 ]
 
-Precision: TypeAlias = Literal["32", "bf16"]
+EXACT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+Precision: TypeAlias = Annotated[Literal["32", "bf16"], WORD]
 """Single precision, or bfloat16 where torch finds it safe and single precision elsewhere."""
-WantedPrecision: TypeAlias = Literal["32", "bf16", "auto"]
+WantedPrecision: TypeAlias = Annotated[Literal["32", "bf16", "auto"], WORD]
 Schedule: TypeAlias = Literal["step", "onecycle", "cosine", "constant"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class ModelConfig:
     """Which network.
 
     Attributes:
         name: A name that ``create_model`` knows.
         overrides: Options of the model that differ from its preset.
+        start: Weights to begin with: a run's folder, a ``.safetensors`` file, or the name of weights that ship.
     """
 
     name: str = "scalenet-mnist"
-    overrides: dict[str, Any] = field(default_factory=dict)
+    overrides: Settings = field(default_factory=dict)
+    start: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class DataConfig(FolderOptions):
     """Which images; of those of a folder also what :class:`FolderOptions` says.
 
@@ -77,25 +98,25 @@ class DataConfig(FolderOptions):
 
     protocol: str = "mnist-scale"
     data_dir: str | None = None
-    offline: bool = False
-    seed: int = 0
+    offline: Flag = False
+    seed: Seed = 0
     kind: Kind | None = None
     boundary: str | None = None
-    train_size: int | None = None
-    augment: str = "none"
-    augment_settings: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = 128
-    mixed: bool = False
-    workers: int = 0
+    train_size: Count | None = None
+    augment: Annotated[str, WORD] = "none"
+    augment_settings: Settings = field(default_factory=dict)
+    batch_size: Count = 128
+    mixed: Flag = False
+    workers: Limit = 0
     enlarge: Enlarging | None = None
-    on_device: bool = True
+    on_device: Flag = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "protocol", bare_name(self.protocol))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class LossConfig:
     """What is minimised; see ``scale_loss`` and, for the last two, ``fourierscale.training.real``.
 
@@ -112,14 +133,14 @@ class LossConfig:
         features: Weight of the equivariance error between the features of the two passes.
     """
 
-    hinge: Hinge = "none"
-    weight: float = 0.1
-    margin: float = 0.5
+    hinge: Annotated[Hinge, WORD] = "none"
+    weight: Weight = 0.1
+    margin: Weight = 0.5
     levels: LevelSum = "sum"
-    smoothing: float = 0.0
-    follow: float = 0.0
-    real: float = 0.0
-    features: float = 0.0
+    smoothing: Share = 0.0
+    follow: Weight = 0.0
+    real: Weight = 0.0
+    features: Weight = 0.0
 
     @property
     def two_passes(self) -> bool:
@@ -127,7 +148,7 @@ class LossConfig:
         return self.real > 0 or self.features > 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class OptimConfig:
     """How it is minimised.
 
@@ -147,18 +168,18 @@ class OptimConfig:
     """
 
     name: Literal["adamw", "adam"] = "adamw"
-    lr: float = 5e-3
-    betas: tuple[float, float] = (0.9, 0.99)
-    weight_decay: float = 0.03
+    lr: Positive = 5e-3
+    betas: tuple[Share, Share] = (0.9, 0.99)
+    weight_decay: Weight = 0.03
     schedule: Schedule = "cosine"
-    step_size: int = 20
-    gamma: float = 0.1
-    warmup: float = 0.15
-    grad_clip: float = 0.0
-    ema_decay: float = 0.0
+    step_size: Count = 20
+    gamma: Annotated[float, Strict(), Field(gt=0, le=1, allow_inf_nan=False)] = 0.1
+    warmup: Share = 0.15
+    grad_clip: Weight = 0.0
+    ema_decay: Share = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class TrainConfig:
     """How long, how exactly, and where.
 
@@ -170,6 +191,7 @@ class TrainConfig:
         devices: How many devices, a list of their numbers such as ``"0,1"``, or ``"auto"``.
         num_nodes: Number of machines.
         strategy: How processes work together, for example ``"ddp"``.
+        timeout: Seconds after which a process that does not hear from the others ends.
         compile: Whether to compile the model with ``torch.compile``.
         cuda_graphs: On a GPU, replay the passes of each shape of a batch as CUDA graphs: the same numbers, sooner.
         channels_last: Keep weights and images of ordinary convolutions channels last, which tensor cores prefer.
@@ -180,23 +202,24 @@ class TrainConfig:
             what was trained is tested in full.
     """
 
-    epochs: int = 60
-    seed: int = 0
+    epochs: Count = 60
+    seed: Seed = 0
     precision: WantedPrecision = "32"
     accelerator: str = "auto"
     devices: str = "1"
-    num_nodes: int = 1
+    num_nodes: Count = 1
     strategy: str = "auto"
-    compile: bool = False
-    cuda_graphs: bool = True
-    channels_last: bool = False
-    validate_every: int = 1
+    timeout: Count = 1800
+    compile: Flag = False
+    cuda_graphs: Flag = True
+    channels_last: Flag = False
+    validate_every: Count = 1
     keep: Literal["last", "best"] = "last"
-    progress: bool | None = None
+    progress: Flag | None = None
     matmul: Literal["highest", "high", "medium"] = "highest"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class EvalConfig:
     """What is measured when training ends.
 
@@ -208,14 +231,14 @@ class EvalConfig:
         precision: ``"32"``, or ``"bf16"`` (mixed) for models that are not exact anyway.
     """
 
-    limit: int = 0
-    sample: int = 256
-    consistency: int = 0
-    batch_size: int = 256
+    limit: Limit = 0
+    sample: Count = 256
+    consistency: Limit = 0
+    batch_size: Count = 256
     precision: Precision = "32"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=EXACT)
 class Config:
     """A whole run: six sections, each a table of the config file.
 
@@ -232,7 +255,8 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
-        _check(self)
+        if self.train.compile and self.loss.two_passes:
+            raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Config:
@@ -241,7 +265,10 @@ class Config:
         Raises:
             ConfigError: A field that does not exist, with the nearest name, or a value of the wrong type.
         """
-        return typing.cast("Config", build(cls, _today(data), ""))
+        try:
+            return checked(cls, _today(data))
+        except DescriptionError as error:
+            raise ConfigError(str(error)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain names, numbers and lists."""
@@ -258,7 +285,7 @@ class Config:
             table: Any = data
             for depth, key in enumerate(keys[:-1]):
                 if not isinstance(table, dict) or (key not in table and depth == 0):
-                    raise ConfigError(f"no section {key!r} in the config: {nearest(key, data)}")
+                    raise ConfigError(f"no section {key!r}: {nearest(key, data)}")
                 table = table.setdefault(key, {})
             if not isinstance(table, dict):
                 raise ConfigError(f"{'.'.join(keys[:-1])} is a single value and has no field {keys[-1]!r}")
@@ -314,6 +341,7 @@ def load_config(source: str | Path, settings: Iterable[str] = ()) -> Config:
     if path.suffix not in (".toml", ".yaml", ".yml"):
         raise ConfigError(f"no preset {name!r}, and not a .toml or .yaml file: {nearest(name, list_presets())}")
     try:
+        check_regular(path)
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
@@ -328,42 +356,11 @@ def _parse(text: str, name: str) -> dict[str, Any]:
     if name.endswith(".toml"):
         try:
             return tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # also a number of too many digits
             raise ConfigError(f"not TOML: {error}") from None
-    import yaml  # type: ignore[import-untyped, unused-ignore]
-
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"not YAML: {' '.join(str(error).split())}") from None
-    if data is None:
-        return {}
+        except RecursionError:
+            raise ConfigError("not TOML: nested too deeply") from None
+    data = parse_yaml(text)
     if not isinstance(data, dict):
         raise ConfigError("expected tables such as model, data and optim at the top of the file")
     return data
-
-
-LIMITS: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "data.batch_size optim.step_size train.epochs train.num_nodes train.validate_every eval.sample eval.batch_size": (
-        "1 or more",
-        lambda value: value >= 1,
-    ),
-    "data.workers data.seed loss.weight loss.margin loss.follow loss.real loss.features optim.weight_decay "
-    "optim.grad_clip eval.limit eval.consistency": ("0 or more", lambda value: 0 <= value < math.inf),
-    "optim.warmup optim.ema_decay loss.smoothing": ("at least 0 and below 1", lambda value: 0 <= value < 1),
-    "optim.lr": ("above 0", lambda value: 0 < value < math.inf),
-    "optim.gamma": ("above 0 and at most 1", lambda value: 0 < value <= 1),
-    "optim.betas": ("two numbers from 0 to below 1", lambda value: all(0 <= beta < 1 for beta in value)),
-    "train.seed": ("from 0 to 2^32 - 1", lambda value: 0 <= value < 2**32),
-}
-
-
-def _check(config: Config) -> None:
-    for names, (wanted, fine) in LIMITS.items():
-        for name in names.split():
-            section, setting = name.split(".")
-            value = getattr(getattr(config, section), setting)
-            if not fine(value):
-                raise ConfigError(f"{name} must be {wanted}, got {value}")
-    if config.train.compile and config.loss.two_passes:
-        raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")

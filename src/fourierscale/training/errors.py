@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["CheckpointError", "ConfigError", "NoMemoryError", "NonFiniteLossError", "StoppedError", "TrainingError"]
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "LostProcessError",
+    "NoMemoryError",
+    "NonFiniteLossError",
+    "StoppedError",
+    "TrainingError",
+]
 
 
 class TrainingError(Exception):
@@ -24,6 +32,10 @@ class NoMemoryError(TrainingError):
     """The GPU has too little memory, perhaps because other processes hold it."""
 
     status = 12
+
+
+class LostProcessError(TrainingError):
+    """Another process of the same run has ended, or has not answered in time."""
 
 
 class NonFiniteLossError(TrainingError):

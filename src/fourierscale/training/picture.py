@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["draw_metrics", "level_values"]
+from fourierscale.models.files import replacing
+
+if TYPE_CHECKING:
+    from fourierscale.predicting.anytime import Anytime
+
+__all__ = ["draw_anytime", "draw_metrics", "level_values"]
+
+SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
 
 
 def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> None:
@@ -32,7 +39,32 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
         axes.grid(alpha=0.25)
     if title:
         figure.suptitle(title, fontsize=10)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=150)
+
+
+def draw_anytime(measured: Anytime, path: Path, title: str = "") -> None:
+    """Draw accuracy against time, each threshold a point, into a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.8), layout="constrained")
+    axes = figure.subplots()
+    times = [1e3 * point.seconds for point in measured.points]
+    axes.plot(times, [point.accuracy for point in measured.points], "o", markersize=4, color="#1f5fa8")
+    full, best = measured.full, measured.best
+    axes.plot([1e3 * full.seconds], [full.accuracy], marker="s", markersize=6, color="#888888")
+    axes.annotate("whole pass", (1e3 * full.seconds, full.accuracy), (-6, 7), ha="right", **SMALL)
+    if best.sure is not None:
+        axes.plot([1e3 * best.seconds], [best.accuracy], "o", markersize=9, fillstyle="none", color="#b5482a")
+        axes.annotate(f"sure {best.sure:g}, chosen", (1e3 * best.seconds, best.accuracy), (9, -3), **SMALL)
+    axes.set(xlabel="milliseconds for an image", ylabel="accuracy")
+    axes.set_xlim(left=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.25)
+    if title:
+        figure.suptitle(title, fontsize=10)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=150)
 
 
 def level_values(metrics: Mapping[str, Any], name: str) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fourierscale.data import ScaledSplits, make_loader
 from fourierscale.models import ImageModel, load_model, read_info
+from fourierscale.models.files import write_whole
 from fourierscale.pages.charts import Scale, Series, line_chart
 from fourierscale.pages.elements import card, facts, png, row, section, skeleton, spread, table, two
 from fourierscale.training.callbacks import read_log
@@ -100,7 +101,7 @@ def write_run_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
         section("How this was made", facts(_made(root, info, splits))),
     )
     path = root / "report.html"
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path
 
 

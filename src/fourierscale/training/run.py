@@ -7,13 +7,16 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
+import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,13 @@ from filelock import FileLock, Timeout
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
 from fourierscale.data import ScaledSplits
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
-from fourierscale.models import ImageModel, ScaleClassifier
+from fourierscale.models import ImageModel, ScaleClassifier, load_trained, transfer_weights
 from fourierscale.models.files import write_whole
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.models.saved import save_model, versions
@@ -41,9 +45,9 @@ from fourierscale.training.checkpoints import (
     find_checkpoint,
     read_checkpoint,
 )
-from fourierscale.training.config import Config, ModelConfig
+from fourierscale.training.config import Config
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
-from fourierscale.training.errors import CheckpointError, ConfigError, NoMemoryError, StoppedError
+from fourierscale.training.errors import CheckpointError, ConfigError, LostProcessError, NoMemoryError, StoppedError
 from fourierscale.training.evaluation import evaluate
 from fourierscale.training.module import REFRESH, ScaleModule
 from fourierscale.training.precision import processor, resolve_precision
@@ -130,6 +134,8 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
     with _quiet(), _products(config.train.matmul):
         pl.seed_everything(config.train.seed, verbose=False)
         model = _create(config)
+        if config.model.start is not None and checkpoint is None:
+            _begin_with(model, config.model.start)
         if config.loss.two_passes and not isinstance(model, ScaleClassifier):
             raise ConfigError(
                 f"loss.real and loss.features need a classifier with levels, and {config.model.name} has none: "
@@ -151,11 +157,14 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
         module.total_batches = batch_count(splits.val, config.eval.batch_size)
         module.images, module.computed = images, computed
         if config.train.compile:
-            model.compile()
+            # A graph for each resolution, and one in training and one in evaluation, with room for the last batches.
+            limit = 4 * len(splits.train.resolutions)
+            torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, limit)
+            model.compile(dynamic=False)
         started = time.perf_counter()
         handler = signal.getsignal(signal.SIGINT)
         try:
-            with _memory("data", config.data.batch_size):
+            with _memory("data", config.data.batch_size), _together(trainer, root):
                 trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
         except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
             if not trainer.interrupted:
@@ -167,12 +176,13 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
             ) from None
         seconds = max(time.perf_counter() - started, sum(float(row["seconds"]) for row in read_log(root / "log.csv")))
         if config.train.keep == "best":
-            _load_best(module, trainer, root)
+            with _together(trainer, root):
+                _load_best(module, trainer, root)
     final = _create(config)
     final.load_state_dict(module.final.state_dict())
     final.preprocessing = splits.preprocessing
     _lay_out(final, config, device)
-    with _memory("eval", config.eval.batch_size):
+    with _memory("eval", config.eval.batch_size), _together(trainer, root):
         metrics = evaluate(final.to(device), splits, config.eval, device=device, workers=config.data.workers)
     metrics |= {"train_seconds": round(seconds, 2), "epochs": trainer.current_epoch, "steps": trainer.global_step}
     metrics |= {"computed": computed}
@@ -216,6 +226,47 @@ def _memory(section: str, batch_size: int) -> Iterator[None]:
         ) from None
 
 
+LOST = "another process of this run has ended, or has not answered for {} s (train.timeout)"
+OBSERVER = "lightning_fabric.strategies.launchers.subprocess_script"
+BROKEN = re.compile(r"gloo|nccl|connection (closed|reset|refused)|timed out|timeout", re.IGNORECASE)
+
+
+@contextmanager
+def _together(trainer: pl.Trainer, root: Path) -> Iterator[None]:
+    """The loss of another process of the run, as one sentence; the processes that this one started end with it."""
+    if trainer.world_size == 1:
+        yield
+        return
+    wait = getattr(trainer.strategy, "_timeout", None)
+    seconds = "too many" if wait is None else f"{wait.total_seconds():.0f}"
+    told = f"{LOST.format(seconds)}; continue with fourierscale train --resume --out {shlex.quote(str(root))}"
+    observer, handler = logging.getLogger(OBSERVER), _Told(told)
+    observer.addHandler(handler)
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.distributed.DistError) and not BROKEN.search(str(error)):
+            raise
+        log.debug("lost: %s", error)
+        for process in getattr(trainer.strategy.launcher, "procs", ()):
+            process.kill()  # it may be stopped, and hear of nothing else
+        raise LostProcessError(told) from None
+    finally:
+        observer.removeHandler(handler)
+
+
+class _Told(logging.Handler):
+    """Says one sentence where Lightning says, unheard, that it kills this process because another has ended."""
+
+    def __init__(self, told: str) -> None:
+        super().__init__()
+        self.told = told
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it; the process is killed right after."""
+        log.error(self.told)
+
+
 def resolve_model(config: Config, protocol: Protocol, classes: int, channels: int) -> Config:
     """The config with the model's options that follow from the data: classes, channels, resolutions.
 
@@ -236,7 +287,7 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
         free = option in info.options and option not in overrides
         if free and (protocol.shape is not None or max(info.default(option)) != max(protocol.resolutions)):
             overrides[option] = list(values)
-    return dataclasses.replace(config, model=ModelConfig(config.model.name, overrides))
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, overrides=overrides))
 
 
 def describe(
@@ -285,8 +336,17 @@ def _store_channels_last(model: nn.Module) -> None:
 def _create(config: Config) -> ImageModel:
     try:
         return create_model(config.model.name, **config.model.overrides)
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"cannot build {config.model.name}: {error}") from None
+    except (ValueError, TypeError, RuntimeError) as error:  # RuntimeError: there is not so much memory
+        raise ConfigError(f"cannot build {config.model.name}: {' '.join(str(error).split())[:300]}") from None
+
+
+def _begin_with(model: ImageModel, start: str) -> None:
+    """Weights of another training, as far as they fit."""
+    copied, left = transfer_weights(model, load_trained(start)[0])
+    if not copied:
+        raise ConfigError(f"nothing of {start} fits into this model: train the model that it is of, see --model")
+    shown = ", ".join(left[:4]) + f" and {len(left) - 4} more" * (len(left) > 4)
+    log.info("begin with %d tensors of %s%s", len(copied), start, f"; new: {shown}" if left else "")
 
 
 def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:
@@ -312,7 +372,7 @@ def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:
     try:
         if devices.isdigit():
             devices = int(devices)
-        return pl.Trainer(
+        trainer = pl.Trainer(
             accelerator=train.accelerator,
             devices=devices,
             num_nodes=train.num_nodes,
@@ -333,6 +393,9 @@ def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:
         )
     except (MisconfigurationException, ValueError, TypeError, RuntimeError) as error:
         raise ConfigError(" ".join(str(error).split())) from None
+    if isinstance(trainer.strategy, DDPStrategy):  # which Lightning chooses; its constructor is the only public way
+        trainer.strategy._timeout = timedelta(seconds=train.timeout)
+    return trainer
 
 
 def _logger(root: Path) -> TensorBoardLogger | bool:
@@ -355,11 +418,16 @@ def _products(precision: str) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's notes on hardware, workers and folders that hold files already."""
+    """Without Lightning's notes on hardware, workers and folders that hold files already.
+
+    Of a thread that cannot write, for TensorBoard on a full disk, one line is told instead of a traceback.
+    """
     loggers = [
         logging.getLogger(f"pytorch_lightning.{name}") for name in ("utilities.rank_zero", "callbacks", "trainer")
     ]
     levels = [logger.level for logger in loggers]
+    thread_hook = threading.excepthook
+    threading.excepthook = lambda given: _tell_thread(given, thread_hook)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
         for logger in loggers:
@@ -367,5 +435,14 @@ def _quiet() -> Iterator[None]:
         try:
             yield
         finally:
+            threading.excepthook = thread_hook
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+def _tell_thread(given: threading.ExceptHookArgs, otherwise: Callable[[threading.ExceptHookArgs], Any]) -> None:
+    """A file that a thread could not write, TensorBoard's for example where the disk is full, as one line."""
+    if isinstance(given.exc_value, OSError):
+        log.warning("%s: %s", given.exc_value.filename or "tensorboard", given.exc_value.strerror or given.exc_value)
+    else:
+        otherwise(given)

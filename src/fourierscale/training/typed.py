@@ -1,18 +1,61 @@
-"""Typed dataclasses from plain tables, and plain tables as TOML."""
+"""Types of the fields of configs; plain tables from YAML and as TOML."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
+import re
 import tomllib
-import types
-import typing
 from collections.abc import Mapping
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias
 
-from fourierscale.nn.checks import nearest
+from pydantic import BeforeValidator, Field, JsonValue, Strict
+
 from fourierscale.training.errors import ConfigError
 
-__all__ = ["build", "parse_value", "plain", "to_toml"]
+__all__ = [
+    "WORD",
+    "Count",
+    "Flag",
+    "Limit",
+    "Positive",
+    "Seed",
+    "Settings",
+    "Share",
+    "Weight",
+    "parse_value",
+    "parse_yaml",
+    "plain",
+    "to_toml",
+]
+
+YAML_NODES = 10_000
+"""Values that a YAML file may have once every alias is written out."""
+
+
+def plain(value: Any) -> Any:
+    """Tuples and ranges as lists, all the way down."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list, range)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _word(value: Any) -> Any:
+    return "none" if value is None else str(value) if type(value) is int else value
+
+
+WORD = BeforeValidator(_word)
+"""Of a field that is never empty: nothing is the word ``none`` itself, and a number is a word too."""
+Flag: TypeAlias = Annotated[bool, Strict()]
+Count: TypeAlias = Annotated[int, Strict(), Field(ge=1, lt=2**31)]
+Limit: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**31)]
+Seed: TypeAlias = Annotated[int, Strict(), Field(ge=0, lt=2**32)]
+Weight: TypeAlias = Annotated[float, Strict(), Field(ge=0, allow_inf_nan=False)]
+Positive: TypeAlias = Annotated[float, Strict(), Field(gt=0, allow_inf_nan=False)]
+Share: TypeAlias = Annotated[float, Strict(), Field(ge=0, lt=1, allow_inf_nan=False)]
+Settings: TypeAlias = Annotated[dict[str, JsonValue], BeforeValidator(plain)]
+"""Options of a model or an augmentation, which check them themselves."""
 
 
 def parse_value(text: str) -> Any:
@@ -25,73 +68,45 @@ def parse_value(text: str) -> Any:
         return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML, or a number of too many digits
         return text
+    except RecursionError:
+        raise ConfigError("a setting is nested too deeply") from None
 
 
-def build(cls: type, data: Any, where: str) -> Any:
-    """A dataclass from plain data, field by field."""
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{where.rstrip('.')} is a table of settings, got {data!r}")
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for key, value in data.items():
-        if key not in hints:
-            what = f"field {where}{key}" if where else f"section {key!r}"
-            raise ConfigError(f"no {what} in the config: {nearest(str(key), hints)}")
-        hint = hints[key]
-        if dataclasses.is_dataclass(hint):
-            values[key] = build(typing.cast(type, hint), value, f"{where}{key}.")
-        else:
-            values[key] = _coerce(value, hint, f"{where}{key}")
-    return cls(**values)
+def parse_yaml(text: str) -> Any:
+    """What a YAML file says; numbers such as ``1e-3`` are numbers, as in TOML, and aliases cannot blow it up.
 
+    >>> parse_yaml("{lr: 1e-3}")
+    {'lr': 0.001}
+    """
+    import yaml  # type: ignore[import-untyped, unused-ignore]
 
-def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """A value as the type of its field; numbers may come as text, since YAML reads 1e-3 as text."""
-    origin = get_origin(hint)
-    if origin in (Union, types.UnionType):
-        inner = [part for part in get_args(hint) if part is not type(None)]
-        return None if value is None else _coerce(value, inner[0], name)
-    if value is None and (origin is Literal or hint is str):
-        value = "none"  # a field that is never empty: the word itself, such as loss.hinge=none
-    if origin is Literal:
-        if str(value) in get_args(hint):
-            return str(value)
-        raise ConfigError(f"{name} must be one of {', '.join(map(str, get_args(hint)))}, got {value!r}")
-    if origin is tuple:
-        parts = get_args(hint)
-        if isinstance(value, (list, tuple)) and len(value) == len(parts):
-            return tuple(_coerce(item, part, name) for item, part in zip(value, parts, strict=True))
-        raise ConfigError(f"{name} must be a list of {len(parts)} numbers, got {value!r}")
-    if origin is dict:
-        if isinstance(value, Mapping):
-            return dict(value)
-        raise ConfigError(f"{name} must be a table, got {value!r}")
-    if hint is bool and isinstance(value, bool):
-        return value
-    if hint is str and isinstance(value, (str, int, float)) and not isinstance(value, bool):
-        return str(value)
-    if hint in (int, float) and isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        try:
-            number = float(value)
-            if hint is float:
-                return number
-            if number.is_integer():
-                return int(number)
-        except (ValueError, OverflowError):
-            pass
-    words = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
-    raise ConfigError(f"{name} must be {words.get(hint, hint)}, got {value!r}")
+    class Loader(yaml.SafeLoader):  # type: ignore[misc, unused-ignore]
+        pass
 
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d[\d_]*(\.\d*)?[eE][-+]?\d+$"), [*"-+0123456789"]
+    )
 
-def plain(value: Any) -> Any:
-    """Tuples and ranges as lists, all the way down."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list, range)):
-        return [plain(item) for item in value]
-    return value
+    @functools.cache
+    def size(node: Any) -> int:
+        pairs = isinstance(node, yaml.MappingNode)
+        inside = [part for pair in node.value for part in pair] if pairs else node.value
+        return 1 if isinstance(inside, str) else 1 + sum(map(size, inside))
+
+    try:
+        loader = Loader(text)
+        node = loader.get_single_node()
+        if node is None:
+            return {}
+        if size(node) > YAML_NODES:
+            raise ConfigError(f"more than {YAML_NODES} values once its aliases are written out")
+        return loader.construct_document(node)
+    except RecursionError:
+        raise ConfigError("not YAML: nested too deeply") from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, a number of too many digits
+        raise ConfigError(f"not YAML: {' '.join(str(error).split())}") from None
 
 
 def to_toml(data: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Spectra are kept as long as the parameters are what they were, and no longer."""
 
+import threading
+
 import pytest
 import torch
 
@@ -71,6 +73,20 @@ def test_evaluation_anew_forgets_what_was_written_behind_the_back():
     _assert_as_new(layer.eval(), x)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda p: p.data.mul_(2), lambda p: p.data.copy_(p.flip(-1)), lambda p: p.data.add_(1e-6)]
+)
+def test_what_is_written_behind_the_back_is_noticed_on_a_cpu(change):
+    layer = LocalFourierConv2d(2, 3, 3, 9, pointwise=True).eval()
+    x = torch.randn(1, 2, 9, 9)
+    for parameter in (layer.weight, layer.pointwise):
+        _assert_as_new(layer, x)
+        kept = next(iter(layer._spectra._by_size.values()))
+        change(parameter)
+        _assert_as_new(layer, x)
+        assert next(iter(layer._spectra._by_size.values())) is not kept
+
+
 def test_taps_that_are_computed_are_computed_every_time():
     layer = torch.nn.utils.parametrizations.weight_norm(LocalFourierConv2d(2, 3, 3, 9)).eval()
     x = torch.randn(1, 2, 9, 9)
@@ -92,6 +108,43 @@ def test_parameters_from_outside_are_used_as_they_are(kind):
         fresh.load_state_dict(scaled)
         torch.testing.assert_close(y, fresh(x))
         del scaled  # so that the next ones may lie at the same place
+
+
+class Forgetful(dict):
+    """Spectra that another thread drops as soon as one has seen that they are there."""
+
+    def __contains__(self, size):
+        found = super().__contains__(size)
+        self.clear()
+        return found
+
+
+def test_spectra_may_be_forgotten_by_another_thread_at_any_moment():
+    layer = LocalFourierConv2d(2, 3, 3, 9).eval()
+    x = torch.randn(1, 2, 9, 9)
+    with torch.no_grad():
+        before = layer(x)
+        layer._spectra._by_size = Forgetful(layer._spectra._by_size)
+        assert torch.equal(layer(x), before)
+    stop, raised = threading.Event(), []
+
+    @torch.no_grad()
+    def work():
+        try:
+            while not stop.is_set():
+                assert torch.equal(layer(x), before)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(300):
+        layer.eval()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not raised
 
 
 def test_the_kept_spectra_are_bounded(monkeypatch):

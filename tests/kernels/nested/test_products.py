@@ -119,3 +119,15 @@ def test_equivariance_is_that_of_the_specification():
         ).to(dtype)
         x = torch.randn(1, 1, 27, 27, dtype=dtype)
         assert_scale_equivariant(net, x, range(8, 29), domain="coefficients")
+
+
+def test_squares_that_overflow_make_their_levels_nan_and_no_others():
+    coeffs = torch.randn(1, 2, 9, 9)
+    coeffs[..., 6, 6] = 1e30
+    seen = []
+    for name in ("torch", "gemm"):
+        with kernels.backend(name):
+            seen.append(kernels.nested_activation(coeffs, [5, 9], "relu", norm=InstanceNorm(None, None)))
+    torch.testing.assert_close(*seen, equal_nan=True)
+    assert seen[0][..., :5, :5].isfinite().all()
+    assert seen[0][..., 6, 6].isnan().all()

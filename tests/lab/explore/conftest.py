@@ -14,6 +14,7 @@ from fourierscale.lab.explore import ExploreServer, Net, Viewer, build_page
 from fourierscale.models import Preprocessing, create_model
 
 DIGITS = Preprocessing(mean=(0.1,), std=(0.3,), sizes=tuple(range(8, 29)), classes=tuple("0123456789"))
+DIGITS = replace(DIGITS, polarity="light on dark")
 COLOUR = Preprocessing(mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4), classes=("cat", "dog", "eel"))
 PADDED = replace(DIGITS, enlarge="zero", enlarge_size=28)
 

@@ -143,6 +143,28 @@ def test_digits_are_centred_as_those_of_mnist_unless_switched_off(page: Browser)
     assert plain["problem"] == ""
 
 
+def test_the_page_says_where_the_net_could_stop(page: Browser) -> None:
+    page.wait("latest && !again")
+    steps = page.run("about.looks[28]")
+    assert [step[0] for step in steps] == [8, 14, 28]
+    assert steps[0][1] == pytest.approx(7**2 / 28**2)
+    assert page.run("find('first').textContent").startswith(
+        ("Coarse first: of 8, 14, 28 px", "Coarse first: at none of")
+    )
+
+
+def test_a_transparent_picture_shows_its_ink(page: Browser) -> None:
+    for colour in (0, 255):
+        clear = np.full((30, 30, 4), colour, np.uint8)
+        clear[..., 3] = 0
+        clear[9:20, 13:16, 3] = 255
+        drop(page, png(clear))
+        settle(page)
+        assert page.run("Math.max(...pad.image().bytes)") == 255
+        assert page.run("pad.image().bytes[0]") == 0
+        assert page.run("find('invert').checked") == (colour == 0)
+
+
 def test_a_dropped_picture_is_looked_at_in_its_own_size(page: Browser) -> None:
     paper = np.full((30, 19), 255, np.uint8)
     paper[9:20, 8:11] = 0

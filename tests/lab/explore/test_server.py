@@ -8,6 +8,8 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -20,10 +22,9 @@ import pytest
 from fourierscale.cli import main
 from fourierscale.cli.explore import find_nets
 from fourierscale.lab.explore import ExploreServer
-from fourierscale.lab.explore.server import MAX_BODY
-from fourierscale.models import create_model
+from fourierscale.lab.explore.server import MAX_BODY, WORKERS
+from fourierscale.models import WeightsError, create_model
 from fourierscale.models.saved import save_model
-from fourierscale.training.errors import CheckpointError
 from tests.lab.explore.conftest import DIGITS
 
 QUESTION = {"pixels": base64.b64encode(bytes(range(196)) * 4).decode(), "side": 28, "resolution": 12}
@@ -130,13 +131,59 @@ def test_a_net_is_shown_with_the_small_cnn_where_that_takes_the_same_images(tmp_
     assert shown("digits", None) == [("ours", "ours"), ("cnn", "small CNN")]
     assert shown("digits", "none") == shown("letters", None) == [("ours", "ours")]
     assert [net.key for net in find_nets("cnn-small", str(tmp_path / "digits"))] == ["cnn", "tiny"]
-    with pytest.raises(CheckpointError, match="leave --beside out"):
+    with pytest.raises(WeightsError, match="leave --beside out"):
         shown("letters", "cnn-small")
 
 
 def test_a_taken_port_gives_one_line(server: ExploreServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explore", "--no-browser", "--port", str(server.server_port)]) == 2
     assert "choose another with --port" in capsys.readouterr().err
+
+
+def test_two_hundred_questions_at_once_are_all_answered(server: ExploreServer) -> None:
+    count = 200
+    start, seen = threading.Barrier(count), []
+
+    def look() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
+        start.wait(60)
+        connection.request("POST", "/api/look", json.dumps(QUESTION), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        seen.append((answer.status, json.loads(answer.read())["resolution"]))
+        if len(seen) % 2:  # the others keep theirs open
+            connection.close()
+        else:
+            kept.append(connection)
+
+    kept: list[http.client.HTTPConnection] = []
+    before = threading.active_count()
+    threads = [threading.Thread(target=look) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    assert threading.active_count() <= before + count + WORKERS
+    for thread in threads:
+        thread.join(100)
+    for connection in kept:
+        connection.close()
+    assert seen == [(200, QUESTION["resolution"])] * count
+
+
+def test_a_client_that_leaves_is_no_error(server: ExploreServer, capfd: pytest.CaptureFixture[str]) -> None:
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset, not closed
+            connection.sendall(b"POST /api/look HTTP/1.1\r\nContent-Length: 1000\r\n")
+    assert ask(server, QUESTION)[0] == 200
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("digits", "status"), [(5000, 400), (21, 400), (20, 413)])
+def test_a_content_length_of_many_digits_is_refused(server, digits, status, capfd) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as connection:
+        head = f"POST /api/look HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {'9' * digits}\r\n\r\n".encode())
+        assert connection.recv(100).startswith(f"HTTP/1.1 {status} ".encode())
+    assert capfd.readouterr().err == ""
 
 
 class SlowViewer:
@@ -167,7 +214,7 @@ def test_closing_waits_for_the_answer_under_way_and_for_no_silent_connection() -
     assert closing.is_alive()
     viewer.go_on.set()
     assert json.loads(busy.getresponse().read()) == {"side": QUESTION["side"]}
-    closing.join(20)  # a silent connection is otherwise kept for 30 seconds
+    closing.join(20)  # a silent connection is otherwise kept for 10 seconds
     assert not closing.is_alive()
     silent.close()
     busy.close()

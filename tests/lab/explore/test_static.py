@@ -14,9 +14,8 @@ import pytest
 
 from fourierscale.cli import main
 from fourierscale.lab.explore import Net, Viewer, write_page
-from fourierscale.models import create_model
+from fourierscale.models import WeightsError, create_model
 from fourierscale.models.saved import save_model
-from fourierscale.training.errors import CheckpointError
 from tests.lab.explore.browser import Browser, needs_chromium
 from tests.lab.explore.conftest import COLOUR, DIGITS, small_nets
 from tests.lab.explore.test_viewer import pixels
@@ -118,7 +117,7 @@ def test_what_the_page_cannot_compute_is_refused_or_left_out(tmp_path: Path) -> 
         (small_nets(widths=(300, 500))[0], "parameters, more than"),
         (Net("ours", "ours", ours.model, replace(DIGITS, kind="gaussian")), "'gaussian'"),
     ):
-        with pytest.raises(CheckpointError, match=reason):
+        with pytest.raises(WeightsError, match=reason):
             write_page(Viewer([net]), tmp_path)
 
 

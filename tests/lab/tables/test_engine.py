@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -263,6 +264,29 @@ def test_a_file_that_is_no_result_is_named_and_left_out(tmp_path: Path) -> None:
     assert found.all == ()
     assert [problem.split(":")[0] for problem in found.problems] == [str(tmp_path / f"{n}.json") for n in "abc"]
     assert read_results(tmp_path / "nowhere").all == ()
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("metrics", {"accuracy": 0.5, "images": [0]}),
+        ("metrics", {"accuracy": 0.5, "ece": float("nan")}),
+        ("metrics", {"accuracy": 0.5, "accuracy_over_resolution": {"x": 1}}),
+        ("history", {"epoch": [0], "loss": [[1]]}),
+        ("history", {"epoch": [0, 1], "loss": [1]}),
+        ("history", {"loss": [1]}),
+        ("history", {"epoch": [0], "loss": 3}),
+    ],
+)
+def test_a_result_that_no_page_can_show_is_named_and_left_out(part: str, value: Any, tmp_path: Path) -> None:
+    good = {"config": {}, "metrics": {"accuracy": 0.5, "level_difference": None}, "versions": {}, "history": {}}
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    (tmp_path / "bad.json").write_text(json.dumps(good | {part: value}))
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    os.mkfifo(tmp_path / "pipe.json")
+    found = read_results(tmp_path)
+    assert [result.name for result in found.all] == ["good"]
+    assert len(found.problems) == 3
 
 
 def test_a_description_of_any_age_becomes_the_same_result() -> None:

@@ -25,13 +25,13 @@ ENTRIES_KEPT = 2**25
 class Spectra:
     """Spectra of one layer by their size, for as long as the parameters they were made from stay what they are.
 
-    A parameter that is another tensor, lies elsewhere or was changed in place is noticed. A fused optimizer and a write
-    to ``parameter.data`` leave no trace of their change: a layer has to :meth:`forget` whenever its parameters may have
-    changed.
+    A parameter that is another tensor, lies elsewhere or was changed in place is noticed. On a CPU so is a change that
+    leaves no trace, by a fused optimizer or a write to ``parameter.data``: the values are compared. On a GPU that would
+    wait for it at every call; there a layer has to :meth:`forget` whenever its parameters may have changed.
     """
 
     def __init__(self) -> None:
-        self._made_from: list[tuple[Tensor, int, int]] = []
+        self._made_from: list[tuple[Tensor, int, int, Tensor | None]] = []
         self._by_size: dict[tuple[int, ...], Tensor] = {}
 
     def __len__(self) -> int:
@@ -43,28 +43,39 @@ class Spectra:
 
     def hold(self, parameters: Sequence[Tensor]) -> Spectra:
         """Itself, without what was made from other parameters than these."""
-        now = [(parameter, parameter.data_ptr(), parameter._version) for parameter in parameters]
-        if len(now) != len(self._made_from) or any(
-            new is not old or which != known for (new, *which), (old, *known) in zip(now, self._made_from, strict=True)
-        ):
+        known = self._made_from
+        if len(known) != len(parameters) or not all(map(_is_same, known, parameters)):
             self.forget()
-            self._made_from = now
+            self._made_from = [
+                (each, each.data_ptr(), each._version, each.detach().clone() if each.device.type == "cpu" else None)
+                for each in parameters
+            ]
         return self
 
     def get(self, size: tuple[int, ...], make: Callable[[], Tensor]) -> Tensor:
         """The spectrum of a size, made if it is not there; at most :data:`ENTRIES_KEPT` numbers are kept."""
-        if size in self._by_size:
-            return self._by_size[size]
+        by_size = self._by_size  # another thread may forget meanwhile, and gets others then
+        kept = by_size.get(size)
+        if kept is not None:
+            return kept
         spectrum = make()
         if self.entries() + spectrum.numel() > ENTRIES_KEPT:
-            self._by_size.clear()
+            by_size.clear()
         if spectrum.numel() <= ENTRIES_KEPT:
-            self._by_size[size] = spectrum
+            by_size[size] = spectrum
         return spectrum
 
     def entries(self) -> int:
         """How many numbers are kept."""
-        return sum(spectrum.numel() for spectrum in self._by_size.values())
+        return sum(spectrum.numel() for spectrum in list(self._by_size.values()))
+
+
+def _is_same(known: tuple[Tensor, int, int, Tensor | None], now: Tensor) -> bool:
+    """Whether a parameter is what it was, as far as can be told without waiting for a GPU."""
+    before, place, version, values = known
+    if now is not before or (now.data_ptr(), now._version) != (place, version):
+        return False
+    return values is None or torch.equal(values, now)
 
 
 def tap_kernel(taps: Tensor, reference: Sequence[int], size: Sequence[int]) -> tuple[Tensor, Tensor | None]:

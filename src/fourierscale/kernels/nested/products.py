@@ -127,9 +127,12 @@ def statistics(
         scale, shift = (p[:, None].expand(-1, x.shape[-2], -1).flatten(1).to(x.dtype) for p in own)
         return scale, shift, scale
     if squares is None:
-        squares = x.to(rows.dtype).square()
+        # Squares that overflow make the levels that hold them NaN below; finite, they leave the other levels alone.
+        squares = x.to(rows.dtype).square().clamp_(max=torch.finfo(rows.dtype).max)
         squares[(0,) * (x.ndim - 2)] = 0
-    inverse = torch.unflatten((level_sums(squares, factors.within) + eps).rsqrt(), -1, x.shape[-2:])  # (L, B, C)
+    variance = level_sums(squares, factors.within)
+    inverse = (variance + eps).rsqrt() + 0 * (2 * variance)
+    inverse = torch.unflatten(inverse, -1, x.shape[-2:])  # (L, B, C)
     scale, shift = inverse, torch.zeros_like(inverse)
     if weight is not None:
         scale = inverse * (rows.mT @ weight[: len(rows)].to(rows.dtype))[:, None]

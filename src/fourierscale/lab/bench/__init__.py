@@ -4,6 +4,7 @@ A suite takes names and settings, and yields one line of a table after the other
 peers in the same run, with a cost model beside the measurement.
 """
 
+from fourierscale.lab.bench.anytime import measure_anytime_answers
 from fourierscale.lab.bench.baselines import measure_baselines
 from fourierscale.lab.bench.boundary import measure_boundary
 from fourierscale.lab.bench.data import measure_data
@@ -16,6 +17,7 @@ __all__ = ["SUITES", "Settings"]
 
 SUITES = {
     "cases": measure_cases,
+    "anytime": measure_anytime_answers,
     "baselines": measure_baselines,
     "boundary": measure_boundary,
     "data": measure_data,

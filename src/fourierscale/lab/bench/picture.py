@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fourierscale.lab.bench.cases import SWEEPS
+from fourierscale.models.files import replacing
 
 __all__ = ["plot_growth"]
 
@@ -53,5 +54,6 @@ def plot_growth(path: Path, rows: Sequence[Mapping[str, Any]], title: str) -> bo
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4 * len(drawn)), frameon=False)
     figure.suptitle(title, fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=110)
     return True

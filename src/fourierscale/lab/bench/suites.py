@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 
+from fourierscale.models.files import replacing
 from fourierscale.nn.checks import nearest
 
 __all__ = ["Job", "OtherProcesses", "Precision", "Record", "Settings", "about", "chosen", "times", "write_csv"]
@@ -130,7 +131,7 @@ def write_csv(path: Path, rows: Iterable[Mapping[str, Any]], where: Mapping[str,
     """One line for each row, figures in four digits, and where they were measured."""
     lines = [{name: f"{v:.4g}" if isinstance(v, float) else v for name, v in row.items()} for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
+    with replacing(path) as partial, partial.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*lines[0], *where])
         writer.writeheader()
         writer.writerows({**line, **where} for line in lines)

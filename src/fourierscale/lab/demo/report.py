@@ -17,6 +17,7 @@ from fourierscale.functional import downscale
 from fourierscale.lab.demo.lines import result_lines
 from fourierscale.lab.demo.stages import Demo, Listener, Silent
 from fourierscale.lab.tables.figures import both_ways, choose_digit
+from fourierscale.models.files import write_whole
 from fourierscale.models.saved import versions
 from fourierscale.pages.charts import Series, heat_map, line_chart
 from fourierscale.pages.elements import card, facts, pair, pair_state, png, row, section, skeleton, spread, table, two
@@ -90,7 +91,7 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
         heading="Downscale the image or the features: the same numbers",
     )
     target = Path(path)
-    target.write_text(text, encoding="utf-8")
+    write_whole(target, text)
     listener.done(time.perf_counter() - started)
     return target
 

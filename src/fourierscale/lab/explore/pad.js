@@ -123,9 +123,11 @@ class Pad {
     const side = Math.min(square, this.about.maxSide);
     const [canvas, context] = newCanvas(side);
     context.imageSmoothingQuality = "high";
+    context.clearRect(0, 0, side, side);
     context.drawImage(bitmap, (width - square) / 2, (height - square) / 2, square, square, 0, 0, side, side);
+    fillBehind(canvas, this.about.light);
     this.show(canvas);
-    if (this.drawable) this.options.invert.checked = lightBorder(grey(canvas), side); // dark ink on paper
+    if (this.about.light !== null) this.options.invert.checked = borderLightness(grey(canvas), side) > this.about.light;
     this.changed();
   }
 
@@ -165,10 +167,25 @@ function grey(canvas) {
   return Uint8Array.from({ length: side * side }, (_, i) => lightness(4 * i));
 }
 
-function lightBorder(ink, side) {
+// White behind what is transparent; black where light ink is wanted and the ink is light.
+function fillBehind(canvas, light) {
+  const context = canvas.getContext("2d"), rgba = context.getImageData(0, 0, canvas.width, canvas.height).data;
+  let opacity = 0, ink = 0;
+  for (let i = 0; i < rgba.length; i += 4) {
+    opacity += rgba[i + 3];
+    ink += (rgba[i + 3] * (299 * rgba[i] + 587 * rgba[i + 1] + 114 * rgba[i + 2])) / 255000;
+  }
+  context.globalCompositeOperation = "destination-over";
+  context.fillStyle = light !== null && ink > light * opacity ? "#000" : "#fff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.globalCompositeOperation = "source-over";
+}
+
+// From 0 to 1, as dark_on_light in models/preprocessing.py.
+function borderLightness(ink, side) {
   let sum = 0;
   for (let i = 0; i < side; i++) sum += ink[i] + ink[(side - 1) * side + i] + ink[i * side] + ink[i * side + side - 1];
-  return sum / (4 * side) > 127;
+  return sum / (4 * side) / 255;
 }
 
 // As MNIST was made: the ink fits a box of 20/28 of the side, its centre of mass is the centre of the image.

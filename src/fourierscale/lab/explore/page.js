@@ -4,6 +4,7 @@ const find = (id) => document.getElementById(id);
 const about = JSON.parse(find("about").textContent);
 const shown = [...about.nets].reverse(); // a plain CNN first, ours beside it
 const digits = about.channels === 1 && about.classes.join() === "0,1,2,3,4,5,6,7,8,9";
+const SURE = 0.99;
 let resolution = about.resolutions[Math.floor(about.resolutions.length / 3)];
 let image = null, latest = null, known = new Map(), busy = false, again = false, timer = 0;
 
@@ -75,6 +76,7 @@ function blank() {
     find(`${key}-error`).textContent = "-";
     find(`${key}-bars`).innerHTML = find(`${key}-answer`).textContent = "";
   }
+  find("first").textContent = "";
   find("errors").innerHTML = "";
   find("timing").textContent = "Draw something, or choose an example.";
 }
@@ -136,10 +138,22 @@ function charts() {
     const best = here ? here.indexOf(Math.max(...here)) : 0;
     if (here) find(`${key}-answer`).textContent = `at ${resolution} px: ${about.classes[best]}, ${here[best].toFixed(4)}`;
   }
+  find("first").textContent = coarseFirst();
   const series = shown.map(({ key }) => ({
     key, points: all.filter((r) => r < size() && known.has(r)).map((r) => [r, known.get(r).errors[key]]),
   }));
   find("errors").innerHTML = errorChart(series, all, resolution);
+}
+
+// Where the first net could stop, looking at sizes an octave apart, coarse to fine.
+function coarseFirst() {
+  const steps = about.looks[size()] || [];
+  if (steps.length < 2) return "";
+  const best = (r) => Math.max(...latest.levels[about.levels[r]]);
+  const at = steps.findIndex(([r]) => best(r) >= SURE), [side, work] = steps[at < 0 ? steps.length - 1 : at];
+  const sizes = steps.map(([r]) => r).join(", ");
+  if (at < 0) return `Coarse first: at none of ${sizes} px is it sure to ${SURE}.`;
+  return `Coarse first: of ${sizes} px it is sure to ${SURE} at ${side} px, after ${work.toFixed(2)} of the work for all of it.`;
 }
 
 // Resolutions that share a level of the first net; each for itself, but not too many, where it has none.

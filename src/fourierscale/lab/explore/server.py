@@ -8,10 +8,12 @@ import contextlib
 import json
 import signal
 import socket
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 from fourierscale.lab.explore.viewer import LookError, Viewer
@@ -19,15 +21,20 @@ from fourierscale.lab.explore.viewer import LookError, Viewer
 __all__ = ["ExploreServer", "serve"]
 
 ADDRESS = "127.0.0.1"
+WORKERS = 32  # connections that are answered at once; a browser opens six
+WAITING = 1024  # connections that wait for their turn
 MAX_BODY = 1_500_000  # bytes: the largest image in colour as base64 takes 1.05 million
+MAX_DIGITS = 20  # of a Content-Length
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src blob: data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
-class ExploreServer(ThreadingHTTPServer):
+class ExploreServer(HTTPServer):
     """Serves one page and answers its questions; binds to the machine's own address, nothing else can reach it.
+
+    So many connections are answered at once, so many more wait, and what comes then is closed at once.
 
     Args:
         viewer: Gives the answers.
@@ -35,18 +42,39 @@ class ExploreServer(ThreadingHTTPServer):
         port: 0 picks a free one.
     """
 
-    # A process that ends while another of its threads computes is aborted: closing waits for the answers under way.
-    daemon_threads = False
+    request_queue_size = WAITING
 
     def __init__(self, viewer: Viewer, page: str, port: int = 0) -> None:
         self.viewer, self.page = viewer, page.encode()
         self._connections: set[socket.socket] = set()
+        self._workers = ThreadPoolExecutor(WORKERS)
         super().__init__((ADDRESS, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer what comes over a connection, in a thread of its own."""
+        """Leave a connection to the next worker that is free."""
+        if len(self._connections) >= WORKERS + WAITING:
+            self.shutdown_request(request)
+            return
         self._connections.add(request)
-        super().process_request(request, client_address)
+        self._workers.submit(self._answer, request, client_address)
+
+    def _answer(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except Exception:
+            self.handle_error(request, client_address)
+        finally:
+            self.shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell what went wrong, unless the other side has merely left."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    @property
+    def busy(self) -> bool:
+        """Whether connections wait for a worker, so that none should be kept open for what may come."""
+        return len(self._connections) > WORKERS
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
@@ -59,6 +87,8 @@ class ExploreServer(ThreadingHTTPServer):
             with contextlib.suppress(OSError):  # closed by the other side
                 connection.shutdown(socket.SHUT_RD)
         super().server_close()
+        # A process that ends while another of its threads computes is aborted: wait for the answers under way.
+        self._workers.shutdown()
 
     @property
     def url(self) -> str:
@@ -93,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "fourierscale"
     sys_version = ""
     protocol_version = "HTTP/1.1"
-    timeout = 30  # seconds a silent connection is kept
+    timeout = 10  # seconds a silent connection is kept
     disable_nagle_algorithm = True  # or the second packet of each answer waits 40 ms for news of the first
 
     def do_GET(self) -> None:
@@ -137,6 +167,8 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isascii() or not length.isdigit():
             raise _RefusedError(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
+        if len(length) > MAX_DIGITS:
+            raise _RefusedError(HTTPStatus.BAD_REQUEST, f"expected a Content-Length of at most {MAX_DIGITS} digits")
         if int(length) > MAX_BODY:
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {MAX_BODY} bytes, got {length}")
         return self.rfile.read(int(length))
@@ -146,6 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(refused.status, "application/json", json.dumps({"error": str(refused)}).encode())
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        self.close_connection |= self.server.busy
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))

@@ -17,9 +17,9 @@ from fourierscale.functional.levels import Levels
 from fourierscale.lab.baselines.cnn import SmallCNN
 from fourierscale.lab.explore.page import build_page, read_part
 from fourierscale.lab.explore.viewer import Net, Viewer
-from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet
+from fourierscale.models import ScaleClassifier, ScaleHead, ScaleNet, WeightsError
+from fourierscale.models.files import write_whole
 from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d
-from fourierscale.training.errors import CheckpointError
 
 __all__ = ["describe_net", "write_page"]
 
@@ -52,14 +52,14 @@ def write_page(viewer: Viewer, folder: str | os.PathLike[str]) -> Path:
     A net beside the first one that the page cannot compute is left out.
 
     Raises:
-        CheckpointError: The page cannot compute the first net.
+        WeightsError: The page cannot compute the first net.
     """
     weights = Weights()
     nets, about = [], viewer.about()
     for number, net in enumerate(viewer.nets):
         try:
             nets.append(describe_net(net, weights))
-        except CheckpointError:
+        except WeightsError:
             if number == 0:
                 raise
     kept = {net["key"] for net in nets}
@@ -76,7 +76,7 @@ def write_page(viewer: Viewer, folder: str | os.PathLike[str]) -> Path:
     root = Path(folder).expanduser()
     root.mkdir(parents=True, exist_ok=True)
     path = root / "index.html"
-    path.write_text(build_page(about, engine, DOUBLE), encoding="utf-8")
+    write_whole(path, build_page(about, engine, DOUBLE))
     return path
 
 
@@ -193,5 +193,5 @@ def _bands(net: Net, levels: Levels) -> list[int]:
     return [box[0] for box in levels.bands]
 
 
-def _cannot(net: Net, reason: str) -> CheckpointError:
-    return CheckpointError(f"the page without a server cannot hold {net.name}: it {reason}; leave --build out")
+def _cannot(net: Net, reason: str) -> WeightsError:
+    return WeightsError(f"the page without a server cannot hold {net.name}: it {reason}; leave --build out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from torch import Tensor
 from fourierscale.functional import downscale
 from fourierscale.metrics import shrink_features
 from fourierscale.models import ImageModel, Preprocessing
+from fourierscale.models.preprocessing import LIGHT
+from fourierscale.predicting.levels import looks
 from fourierscale.testing import relative_error
 
 __all__ = ["LookError", "Net", "Viewer"]
@@ -86,16 +89,27 @@ class Viewer:
             "classes": list(self.prepare.classes),
             "resolutions": self.resolutions,
             "levels": self.levels(),
+            "looks": self.looks(),
             "nets": [
                 {"key": net.key, "name": net.name, "parameters": sum(p.numel() for p in net.model.parameters())}
                 for net in self.nets
             ],
+            "light": LIGHT if self.prepare.polarity == "light on dark" else None,
             "maxSide": MAX_SIDE,
         }
 
     def levels(self) -> dict[int, int]:
         """Which level of the first net answers for each resolution; 0 everywhere if it has no levels."""
         return {r: len(self.nets[0].model.level_bands((r, r))) - 1 for r in self.resolutions}
+
+    def looks(self) -> dict[int, list[tuple[int, float]]]:
+        """For each size where the first net would look, coarse to fine, and the work up to there, 1 being the whole."""
+        net, found = self.nets[0], {}
+        for size in self.resolutions if net.model.levels is not None else ():
+            steps = looks(net.model, net.preprocessing, size)
+            work = itertools.accumulate((step.size / size) ** 2 for step in steps)
+            found[size] = [(step.resolution, share) for step, share in zip(steps, work, strict=True)]
+        return found
 
     def warm(self) -> None:
         """Look once, so that the first look of the page is as quick as the others."""
@@ -136,14 +150,14 @@ class Viewer:
             raise LookError(f"expected an image of {self.lowest} to {MAX_SIDE} pixels a side, got {side}")
         if len(pixels) != side * side * channels:
             raise LookError(f"expected {side} x {side} x {channels} bytes of pixels, got {len(pixels)}")
-        if len(set(pixels)) == 1:  # norms would amplify its rounding errors, there being nothing else
-            raise LookError("the image is blank: draw something, or choose another")
         digest = hashlib.sha256(pixels).hexdigest()
         if digest != self._image:
             self._image = digest
             self._seen.clear()
         x = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, side, side, channels).movedim(-1, 1)
         x = x.float() / 255
+        if any(self.prepare.faults(x)):
+            raise LookError("the image is blank: draw something, or choose another")
         return downscale(x, self.highest, boundary=self.prepare.boundary) if side > self.highest else x
 
     def _see(self, net: Net, x: Tensor) -> _Seen:

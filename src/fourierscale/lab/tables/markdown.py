@@ -23,6 +23,7 @@ from fourierscale.lab.tables.runs import identity, setting
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES, find_rows, find_table
 from fourierscale.models.cost import model_cost, short
+from fourierscale.models.files import write_whole
 from fourierscale.models.registry import list_models, model_info, pretrained_info
 from fourierscale.nn.checks import nearest
 from fourierscale.training.errors import ConfigError
@@ -56,7 +57,7 @@ class Measured:
 
 
 def write_tables(root: Path, results: str | os.PathLike[str], check: bool = False) -> list[Path]:
-    """Write the tables of ``README.md`` and ``docs/*.md``; returns the pages that differed.
+    """Write the tables of ``README.md`` and ``docs/``; returns the pages that differed.
 
     Args:
         root: The folder of README.md and docs/.
@@ -68,7 +69,7 @@ def write_tables(root: Path, results: str | os.PathLike[str], check: bool = Fals
     """
     measured = Measured(read_results(results), Path(results) / BENCH)
     changed = []
-    for path in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md"))]:
         before = path.read_text(encoding="utf-8")
         try:
             after = fill_page(before, measured)
@@ -77,7 +78,7 @@ def write_tables(root: Path, results: str | os.PathLike[str], check: bool = Fals
         if after != before:
             changed.append(path)
             if not check:
-                path.write_text(after, encoding="utf-8")
+                write_whole(path, after)
     return changed
 
 

@@ -19,6 +19,7 @@ from fourierscale.lab.tables.sections import charts, errors, how, row_class
 from fourierscale.lab.tables.structure import Structure, structures
 from fourierscale.lab.tables.summary import Cell, row_cells, shown
 from fourierscale.lab.tables.tables import TABLES
+from fourierscale.models.files import write_whole
 from fourierscale.pages.elements import row, section, skeleton, spread
 from fourierscale.pages.elements import table as grid
 
@@ -62,7 +63,7 @@ def write_report(
             measured = structures(maps[0].ours.model, maps[0].cnn.model, maps[0].original)
         except (DataError, ImportError, OSError, ValueError) as error:  # no digits, or no weights in this installation
             problems.append(f"no feature maps: {error}")
-    Path(path).write_text(build_page(found, maps, measured), encoding="utf-8")
+    write_whole(Path(path), build_page(found, maps, measured))
     return problems
 
 

@@ -24,7 +24,9 @@ MEASURED = (
     *("precision", "device", "epochs", "train_seconds"),
 )
 CURVES, POINTS = ("epoch", "loss", "val_acc"), 20
-NO_RESULT = (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError)
+WORDS, TABLES = ("precision", "device"), ("accuracy_over_resolution", "loss_per_level")
+MISSING = ("level_difference", "train_seconds")  # may be None
+NO_RESULT = (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError, ConfigError)
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,41 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
     found, problems = [], []
     for path in sorted(root.rglob("*.json")):
         try:
+            if not path.is_file():
+                raise TypeError("a pipe or a device, and no file")
             data = slim(json.loads(path.read_text(encoding="utf-8")))
+            _check(data)
             config, name = Config.from_dict(data["config"]), path.relative_to(root).with_suffix("").as_posix()
             result = Result(name, recipe_key(config), config, data["metrics"], data["versions"], data["history"])
-            float(result.metrics["accuracy"])
         except NO_RESULT as error:
             problems.append(f"{path}: not a result ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
             continue
         found.append(result)
     return Results(tuple(found), tuple(problems))
+
+
+def _check(data: Mapping[str, Any]) -> None:
+    """Refuse, with a ``TypeError``, measures of another kind than pages can show."""
+    metrics, curves = data["metrics"], data["history"]
+    for name, value in {"accuracy": None, **metrics}.items():
+        if name in TABLES:
+            fine = isinstance(value, Mapping) and all(_is_number(part) or part is None for part in value.values())
+            fine = fine and all(_is_number(float(place)) for place in value)
+        elif name in WORDS:
+            fine = isinstance(value, str)
+        else:
+            fine = _is_number(value) or (value is None and name in MISSING)
+        if not fine:
+            raise TypeError(f"{name} is {value!r:.40}")
+    if curves and not all(map(_is_number, curves["epoch"])):
+        raise TypeError("epochs are no numbers")
+    for name, curve in curves.items():
+        if len(curve) != len(curves["epoch"]) or not all(_is_number(point) or point is None for point in curve):
+            raise TypeError(f"{name} has not one number for each epoch")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < 1e300
 
 
 def is_finished(folder: Path, run: Run) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import inspect
@@ -21,6 +20,7 @@ from fourierscale.models.registry import model_info
 from fourierscale.training.config import Config, load_config
 from fourierscale.training.errors import ConfigError
 from fourierscale.training.run import resolve_model
+from fourierscale.training.typed import plain
 
 __all__ = [
     "Run",
@@ -39,7 +39,7 @@ __all__ = [
 INCIDENTAL = frozenset(
     {
         *(f"data.{name}" for name in ("data_dir", "offline", "workers", "on_device", "memory_limit")),
-        *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy")),
+        *(f"train.{name}" for name in ("accelerator", "devices", "num_nodes", "strategy", "timeout")),
         *(f"train.{name}" for name in ("compile", "cuda_graphs", "channels_last", "progress", "seed")),
         "eval.batch_size",
         # how exactly the measures are known: a result says over how many pairs and images, and in which precision
@@ -276,6 +276,4 @@ def _model_options(name: str) -> dict[str, Any]:
         for option, parameter in inspect.signature(info.build).parameters.items()
         if parameter.default is not inspect.Parameter.empty
     }
-    plain = dataclasses.replace(Config().model, overrides={**usual, **info.defaults})
-    options: dict[str, Any] = Config(model=plain).to_dict()["model"]["overrides"]
-    return {**options, "enlarge": info.enlarge}
+    return {**plain({**usual, **info.defaults}), "enlarge": info.enlarge}

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from fourierscale.lab.baselines.parts.buffers import fixed
 from fourierscale.lab.baselines.parts.hermite import HermiteKind, divide_by_smallest, hermite_functions
+from fourierscale.models.files import replacing
 
 __all__ = ["basis_errors", "basis_loss", "disco_basis", "fit_disco_basis", "load_disco_basis", "write_disco_bases"]
 
@@ -161,7 +162,8 @@ def write_disco_bases(folder: Path) -> None:
         basis = fit_disco_basis(size, effective_size, scales)
         about = {"size": size, "effective_size": effective_size, "scales": scales, "loss": basis_loss(basis, scales)}
         metadata = {key: str(value) for key, value in about.items()}
-        save_file({"basis": basis.float().contiguous()}, folder / f"{name}.safetensors", metadata)
+        with replacing(folder / f"{name}.safetensors") as partial:
+            save_file({"basis": basis.float().contiguous()}, partial, metadata)
 
 
 def _taps_apart(size: int, effective_size: int, scale: int) -> Tensor:
