@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from fourierscale import Levels, downscale
 from fourierscale.functional import Level, analyze, nested_map, synthesize
-from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant, ScaleResidual
+from fourierscale.nn import LocalFourierConv2d, ScaleActivation2d, ScaleEquivariant, ScaleMerge2d, ScaleResidual
 from fourierscale.testing import equivariance_error
 
 SIDE, WIDTH = 32, 8
@@ -52,7 +52,7 @@ class UNet(nn.Module):
 
     def __init__(self, channels: int, levels: Levels, exact: bool = True) -> None:
         super().__init__()
-        self.levels, self.exact = levels, exact
+        self.exact = exact
         self.stem = nn.Sequential(LocalFourierConv2d(3, channels, 5, SIDE), ScaleActivation2d(channels, levels))
         self.down = nn.Sequential(
             LocalFourierConv2d(channels, channels, 5, SIDE), ScaleActivation2d(channels, levels, pool=2)
@@ -60,21 +60,18 @@ class UNet(nn.Module):
         self.low = nn.Sequential(
             LocalFourierConv2d(channels, channels, 3, SIDE // 2), ScaleActivation2d(channels, levels.pooled(2))
         )
-        self.mix = nn.Conv2d(2 * channels, channels, 1)
+        self.mix_fine, self.mix_low = (LocalFourierConv2d(channels, channels, 1, side) for side in (SIDE, SIDE // 2))
+        self.merge = ScaleMerge2d(channels, levels, rate=2 if exact else 1)
 
     def forward(self, coeffs: Tensor) -> Tensor:
         """Coefficients of three channels to coefficients of ``channels``, of the same band."""
         fine = self.stem(coeffs)
-        coarse = self.low(self.down(fine))
-        if self.exact:  # frequency k of the result reads the coarse branch up to k / 2
-            return nested_map([(fine, 1), (coarse, 2)], self.levels, lambda level, a, b: self._merge(a, b))
-        # frequency k of an upsampled branch has seen the image up to 2 k: more than a smaller image has
-        size = fine.shape[-2:]
-        upsampled = analyze(synthesize(coarse, size))
-        return nested_map([(fine, 1), (upsampled, 1)], self.levels, lambda level, a, b: self._merge(a, b))
-
-    def _merge(self, fine: Tensor, coarse: Tensor) -> Tensor:
-        return torch.relu(self.mix(torch.cat([fine, coarse], dim=1)))
+        coarse = self.mix_low(self.low(self.down(fine)))
+        if (
+            not self.exact
+        ):  # frequency k of an upsampled branch has seen the image up to 2 k: more than a smaller one has
+            coarse = analyze(synthesize(coarse, fine.shape[-2:]))
+        return self.merge(self.mix_fine(fine), coarse)  # exact: level k reads the coarse branch up to k / 2
 
 
 def residual_net(with_attention: bool = False) -> nn.Sequential:

@@ -25,9 +25,11 @@ from PIL import Image
 import fourierscale
 from fourierscale import training
 from fourierscale.cli import main
-from fourierscale.data import find_protocol, get_augmentation
+from fourierscale.data import MaskSurvey, find_protocol, get_augmentation, load_fields
 from fourierscale.data.folder import ImageFolder
+from fourierscale.data.mask_opening import open_masks
 from fourierscale.data.opening import open_folder
+from fourierscale.data.protocols import folder_path
 from fourierscale.data.registry import DATASETS
 from fourierscale.lab.bench import SUITES
 from fourierscale.lab.bench.cases import choose_cases
@@ -38,6 +40,7 @@ from tests.attack.__main__ import read_options
 from tests.data.small_sets import IDX_NAMES, small_mnist
 from tests.data.test_stl10 import write_part
 from tests.docs.pages import PAGES, ROOT, Command, anchors, blocks, commands, links
+from tests.training.small_pairs import write_fields, write_masks
 from tests.training.small_runs import write_digits
 
 SMALL = [
@@ -67,7 +70,8 @@ COMMANDS = commands()
 
 def quick(words: list[str]) -> list[str] | None:
     """What to add to a line of ``fourierscale`` to run it; None: it is only parsed."""
-    if "--onnx" in words or "runs/digits" in words:  # files that tests/export and test_tutorial.py make and use
+    maps = {"runs/scans", "runs/flow"} & set(words)  # runs that tests/cli/test_maps.py makes and uses
+    if "--onnx" in words or "runs/digits" in words or maps:  # files that tests/export and test_tutorial.py make and use
         return None
     for start, more in QUICK.items():
         if words[1 : 1 + len(start.split())] == start.split():
@@ -101,6 +105,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pictures += [folder / f"photos/{name}/{number}.jpg" for name in ("cat", "dog") for number in range(10)]
     for path in pictures:
         Image.fromarray(rng.integers(0, 256, (80, 70, 3), dtype=np.uint8)).save(path)
+    write_masks(folder / "scans")
+    write_fields(folder / "flow")
     (folder / "my.yaml").write_text("model:\n  name: scalenet-tiny\noptim:\n  lr: 0.01\n")
     (folder / "mine.toml").write_text('model.name = "scalenet-tiny"\n')
     return folder
@@ -183,12 +189,21 @@ def parsed(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, A
 def known_data(config: Any, report: Any = None, survey: Any = None) -> Any:
     """In place of loading images: the protocol and the augmentation exist."""
     get_augmentation(config.data.augment, **config.data.augment_settings)
+    if isinstance(survey, MaskSurvey):
+        return open_masks(survey, config.data)[0]
+    if config.data.task == "field" and folder_path(config.data.protocol) is not None:
+        return load_fields(config.data.protocol).protocol
     return find_protocol(config.data.protocol) if survey is None else open_folder(survey, config.data)[0]
 
 
 def build_only(config: Any, folder: Any, resume: bool, splits: Any) -> None:
     """In place of training: the model is built, without memory, as the config and the data say."""
     dataset = DATASETS.get(splits.dataset)
+    if splits.task != "classification":
+        resolved = resolve_model(config, splits, max(2, len(splits.classes)), len(splits.mean))
+        with torch.device("meta"):
+            fourierscale.create_model(resolved.model.name, **resolved.model.overrides)
+        raise typer.Exit(0)
     classes = ImageFolder(splits.dataset).classes if dataset is None else dataset.classes
     resolved = resolve_model(config, splits, len(classes), 3 if dataset is None else dataset.shape[0])
     with torch.device("meta"):

@@ -59,6 +59,14 @@ def test_volume(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
         assert float(error) < EXACT if known == "yes" else float(error) > FAR
 
 
+def test_price_of_maps(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = rows(printed("price_of_maps.py", capsys, monkeypatch, "--out", str(tmp_path / "price.png")))
+    overlaps = {int(side): float(cells[-1]) for side, cells in table.items() if side.isdigit()}
+    assert overlaps[96] == 1
+    assert all(overlaps[side] < 0.5 for side in (8, 16, 32, 48))
+    assert (tmp_path / "price.png").is_file()
+
+
 def test_custom_network(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     table = rows(printed("custom_network.py", capsys, monkeypatch))
     wrong = errors(table.pop("U-Net that upsamples"))

@@ -13,6 +13,7 @@ from fourierscale.functional import (
     grids,
     nested_activation,
     nested_map,
+    nested_merge,
     nested_pool,
     plan_levels,
     pool_samples,
@@ -43,6 +44,36 @@ def test_pooling_is_the_papers_equation(axes, window, n, kind, function):
     ours = definitions.spectrum_of(nested_pool(coeffs, "all", window, kind, axes=axes))
     assert ours.keys() == paper.keys()
     assert all(abs(ours[k] - paper[k]) < 1e-12 for k in paper)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize(("rate", "n"), [(1, 7), (2, 9), (3, 8)])
+def test_a_merge_is_its_definition(axes, rate, n):
+    fine = analyze(torch.randn((n,) * axes, dtype=torch.float64), axes)
+    coarse = torch.randn((2 * (band(n) // rate) + 1,) * axes, dtype=torch.float64)
+    big, low = definitions.spectrum_of(fine), definitions.spectrum_of(coarse)
+    slow = {}
+    for level in range(band(n), -1, -1):
+        read = definitions.truncate(big, (level,) * axes)
+        for k, value in definitions.truncate(low, (level // rate,) * axes).items():
+            read[k] = read[k] + value
+        samples = torch.relu(definitions.idft(read, (2 * level + 1,) * axes))
+        slow |= definitions.dft(samples, (level,) * axes)
+    ours = definitions.spectrum_of(nested_merge(fine, coarse, "all", rate, torch.relu, axes=axes))
+    assert ours.keys() == slow.keys()
+    assert all(abs(ours[k] - slow[k]) < 1e-12 for k in slow)
+
+
+def test_a_merge_normalises_the_sum():
+    fine, coarse = torch.randn(2, 3, 15, 15).double(), torch.randn(2, 3, 7, 7).double()
+    seen = []
+    nested_merge(fine, coarse, [5, 15], 2, lambda x: seen.append(x) or x, norm=InstanceNorm(eps=0.0))
+    assert [x.shape[-1] for x in seen] == [15, 5]
+    for x in seen:
+        torch.testing.assert_close(x.mean((-2, -1)), torch.zeros(2, 3, dtype=torch.float64))
+        torch.testing.assert_close(x.square().mean((-2, -1)), torch.ones(2, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match="an input of rate 2 must have band"):
+        nested_merge(fine, coarse[..., :5, :5], [5, 15], 2, torch.relu)
 
 
 def test_instance_norm_gives_each_level_mean_zero_and_variance_one():
@@ -200,6 +231,13 @@ def test_gradcheck_of_the_nested_functions(axes):
         assert torch.autograd.gradcheck(
             lambda c, kind=kind: nested_pool(c, [3, 5], 2, kind, axes=axes), coeffs, fast_mode=axes == 3
         )
+    assert torch.autograd.gradcheck(
+        lambda c, w, b: nested_merge(
+            c, c[(..., *(slice(3),) * axes)], [3, 5], 2, torch.tanh, axes=axes, norm=InstanceNorm(w, b)
+        ),
+        (coeffs, weight, bias),
+        fast_mode=axes == 3,
+    )
     assert torch.autograd.gradcheck(
         lambda c: nested_map([(c, 1), (c[(..., *(slice(3),) * axes)], 2)], [3, 5], _product, axes=axes),
         coeffs,

@@ -18,6 +18,9 @@ from fourierscale.nn import (
     ScaleActivation3d,
     ScaleDropout,
     ScaleEquivariant,
+    ScaleMerge1d,
+    ScaleMerge2d,
+    ScaleMerge3d,
     ScalePool1d,
     ScalePool2d,
     ScalePool3d,
@@ -30,6 +33,7 @@ from fourierscale.testing import TOLERANCE, assert_scale_equivariant
 LOCAL = {1: LocalFourierConv1d, 2: LocalFourierConv2d, 3: LocalFourierConv3d}
 GLOBAL = {1: FourierConv1d, 2: FourierConv2d, 3: FourierConv3d}
 ACTIVATION = {1: ScaleActivation1d, 2: ScaleActivation2d, 3: ScaleActivation3d}
+MERGE = {1: ScaleMerge1d, 2: ScaleMerge2d, 3: ScaleMerge3d}
 POOL = {1: ScalePool1d, 2: ScalePool2d, 3: ScalePool3d}
 CHANNELS = 2
 
@@ -62,6 +66,19 @@ def _stack(d, n, r):
     )
 
 
+class _Decoder(nn.Module):
+    """Down and up again: pooled, filtered, and merged with what it was before."""
+
+    def __init__(self, d, n, r, rate, **options):
+        super().__init__()
+        self.down = ACTIVATION[d](CHANNELS, r, pool=rate)
+        self.low = LOCAL[d](CHANNELS, CHANNELS, 3, -(-n // rate), bias=False)
+        self.merge = MERGE[d](CHANNELS, r, rate, **options)
+
+    def forward(self, coeffs):
+        return self.merge(coeffs, self.low(self.down(coeffs)))
+
+
 LAYERS = {
     "local": lambda d, n, r: LOCAL[d](CHANNELS, 3, 3, n),
     "local, even taps, pointwise": lambda d, n, r: LOCAL[d](CHANNELS, 3, 2, n, pointwise=True),
@@ -80,6 +97,8 @@ LAYERS = {
     "max pool, common grid": lambda d, n, r: POOL[d](2, r, grid="common"),
     "dropout": lambda d, n, r: ScaleDropout(axes=d).eval(),
     "residual": _residual,
+    "merge": lambda d, n, r: _Decoder(d, n, r, 2),
+    "merge by 3, common grid": lambda d, n, r: _Decoder(d, n, r, 3, activation="gelu", grid="common", norm="none"),
     "stack": _stack,
 }
 

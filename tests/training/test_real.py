@@ -14,8 +14,9 @@ from fourierscale.data.protocols import find_protocol
 from fourierscale.data.scaled import Batch
 from fourierscale.functional import downscale
 from fourierscale.training import ConfigError, scale_loss, train
-from fourierscale.training.module import ScaleModule
+from fourierscale.training.classification import Classification
 from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty
+from fourierscale.training.tasks import Step
 from tests.training.small_runs import small_config, small_splits
 
 
@@ -53,28 +54,22 @@ def test_the_lower_resolution_depends_on_the_step_alone_and_takes_all_values() -
     assert set(drawn) == {8, 9, 10, 11}
 
 
-class _Trainer:
-    current_epoch, global_step, world_size, global_rank = 0, 0, 1, 0
-
-
-def test_a_step_is_the_mean_of_two_passes_and_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_the_mean_of_two_passes_and_the_penalty() -> None:
     protocol = find_protocol("mnist-scale-gaussian")
     config = small_config("loss.real=0.6", "loss.features=0.4", "loss.follow=0.2", "model.overrides.dropout=0.0")
     model = create_model("scalenet-tiny", widths=(4, 6), hidden=8, dropout=0.0)
-    module = ScaleModule(model, config, 10, (28,), protocol)
-    monkeypatch.setattr(ScaleModule, "_words", lambda self, number: (0, 0, number, 0))
-    monkeypatch.setattr(ScaleModule, "trainer", _Trainer())
+    task, passes = Classification(config, protocol, (28,)), WithFeatures(model)
+    step = Step(lambda x, which="own": passes(x), (0, 0, 7, 0), lambda: None)
     x, labels = torch.randn(4, 1, 20, 20), torch.arange(4)
-    got = module._two_passes(Batch(x, labels, 20, torch.arange(4)), 7)
+    got = task.loss(step, Batch(x, labels, 20, torch.arange(4)))
     lower = draw_below((0, 0, 7, 0, 3), 20, protocol.equivariance)
-    passes = WithFeatures(model)
     own, small = passes(x), passes(downscale(x, lower, "gaussian"))
     expected = two_pass_penalty(own, small, labels, 0.6, 0.4, 0.5)
     for logits, _ in (own, small):
         expected = expected + scale_loss(logits, labels, "pairs", 0.1, 0.5, follow=0.2) / 2
     torch.testing.assert_close(got, expected)
     smallest = torch.randn(4, 1, 8, 8)
-    alone = module._two_passes(Batch(smallest, labels, 8, torch.arange(4)), 7)
+    alone = task.loss(step, Batch(smallest, labels, 8, torch.arange(4)))
     torch.testing.assert_close(alone, scale_loss(model(smallest), labels, "pairs", 0.1, 0.5, follow=0.2))
 
 

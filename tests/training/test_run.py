@@ -152,13 +152,13 @@ def test_weights_that_cannot_be_used_are_one_sentence(run: tuple[Path, dict], tm
 def test_weights_without_a_finite_loss_on_validation_images_become_no_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fourierscale.training import module
+    from fourierscale.training import classification
 
     class Broken(BatchMean):
         def compute(self) -> torch.Tensor:
             return super().compute() * (1 if not (tmp_path / "run" / LAST).exists() else torch.nan)
 
-    monkeypatch.setattr(module, "BatchMean", Broken)
+    monkeypatch.setattr(classification, "BatchMean", Broken)
     with pytest.raises(NonFiniteLossError, match="images is infinite or NaN after epoch 2: lower"):
         train(small_config("train.epochs=3"), tmp_path / "run", splits=small_splits())
     monkeypatch.undo()
@@ -200,15 +200,15 @@ def test_other_images_are_another_run(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fourierscale.training import module
+    from fourierscale.training import classification
 
-    loss, calls = module.scale_loss, []
+    loss, calls = classification.scale_loss, []
 
     def broken(*arguments: object) -> torch.Tensor:
         calls.append(1)
         return loss(*arguments) * (float("nan") if len(calls) == 18 else 1)
 
-    monkeypatch.setattr(module, "scale_loss", broken)
+    monkeypatch.setattr(classification, "scale_loss", broken)
     with pytest.raises(NonFiniteLossError, match=r"in epoch 2, step 3, at resolution \d+: lower optim\.lr") as error:
         train(small_config(), tmp_path, splits=small_splits())  # 15 batches an epoch
     assert "\n" not in str(error.value)
@@ -221,16 +221,16 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_good_checkpo
 def test_losses_that_are_looked_at_now_and_then_are_told_as_if_each_had_been(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int | None
 ) -> None:
-    from fourierscale.training import module
+    from fourierscale.training import classification, module
 
-    loss, calls = module.scale_loss, []
+    loss, calls = classification.scale_loss, []
 
     def watched(*arguments: object) -> torch.Tensor:
         calls.append(1)
         return loss(*arguments) * (float("inf") if len(calls) == bad else 1)
 
     train(small_config("train.epochs=2"), tmp_path / "each", splits=small_splits())
-    monkeypatch.setattr(module, "scale_loss", watched)
+    monkeypatch.setattr(classification, "scale_loss", watched)
     monkeypatch.setattr(module.ScaleModule, "_looks", lambda self, step: step in (6, 13, self.steps_per_epoch - 1))
     if bad is None:
         train(small_config("train.epochs=2"), tmp_path / "few", splits=small_splits())
@@ -242,7 +242,9 @@ def test_losses_that_are_looked_at_now_and_then_are_told_as_if_each_had_been(
     assert len(calls) == 15 + 7
 
 
-@pytest.mark.parametrize(("module", "name", "section"), [("module", "scale_loss", "data"), ("run", "evaluate", "eval")])
+@pytest.mark.parametrize(
+    ("module", "name", "section"), [("classification", "scale_loss", "data"), ("run", "evaluate", "eval")]
+)
 def test_too_little_memory_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, name: str, section: str
 ) -> None:

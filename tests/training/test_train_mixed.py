@@ -11,7 +11,7 @@ from fourierscale.cli import main
 from fourierscale.data import Batch
 from fourierscale.lab.tables import TABLES
 from fourierscale.models import list_models, model_info
-from fourierscale.training import Config, ConfigError, NonFiniteLossError, load_config, module, train
+from fourierscale.training import Config, ConfigError, NonFiniteLossError, classification, load_config, module, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.datamodule import batch_count
 from tests.training.small_runs import small_config, small_splits
@@ -80,7 +80,7 @@ def test_images_that_are_not_fitted_refuse_mixed_batches(tmp_path: Path) -> None
 
 
 def test_a_loss_that_is_not_finite_names_the_mixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "scale_loss", lambda logits, *rest: logits.sum() * float("nan"))
+    monkeypatch.setattr(classification, "scale_loss", lambda logits, *rest: logits.sum() * float("nan"))
     with pytest.raises(
         NonFiniteLossError, match=r"epoch 1, step 1, in a batch of several resolutions: lower optim\.lr"
     ):

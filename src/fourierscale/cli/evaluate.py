@@ -13,7 +13,7 @@ from fourierscale.cli.found import MODEL_HELP, Trained, find_trained, folder_opt
 from fourierscale.models.files import write_whole
 
 if TYPE_CHECKING:
-    from fourierscale.data import ScaledSplits
+    from fourierscale.data import ProgressCallback, ScaledSplits
 
 __all__ = ["evaluate"]
 
@@ -34,6 +34,9 @@ def evaluate(
     anytime: Annotated[
         bool, typer.Option("--anytime", help="Measure coarse answers first instead: accuracy against time.")
     ] = False,
+    factory: Annotated[
+        str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for metrics.json and metrics.png.")] = None,
 ) -> None:
     """Measure a trained model: accuracy, Scale-Con, Equi-Err, accuracy per resolution; beside the paper's rows.
@@ -54,17 +57,18 @@ def evaluate(
         where = find_device(device)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    found = find_trained(model)
+    found = find_trained(model, factory)
     folder = out or found.folder or Path()
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
     prepare, trained = found.preprocessing, found.info.get("config", {}).get("data", {})
     name = found.protocol if data is None else bare_name(data)
     own, of_folder = name == found.protocol, folder_path(name) is not None
+    data_dir = data_dir or (trained.get("data_dir") if own else None)
     with progress_bars() as report:
-        splits = load_protocol(
+        splits = _pairs(found, name, data_dir, report) or load_protocol(
             name,
-            data_dir=data_dir or (trained.get("data_dir") if own else None),
+            data_dir=data_dir,
             offline=offline,
             seed=trained.get("seed", 0) if own else 0,
             scaling=Scaling(kind=prepare.kind if own else None, boundary=prepare.boundary),
@@ -120,6 +124,16 @@ def _anytime(found: Trained, splits: ScaledSplits, folder: Path, device: str, li
     draw_anytime(measured, picture, f"{found.name} on {splits.protocol.name}")
     anytime_table(measured, f"{len(test[1]):,} images of {test[0].shape[-1]} px, batches of {batch_size}")
     typer.echo(f"wrote {table} and {picture}")
+
+
+def _pairs(found: Trained, name: str, data_dir: Path | None, report: ProgressCallback) -> ScaledSplits | None:
+    """Images with masks or pairs of fields, for a model of them, opened as in training."""
+    from fourierscale.training import Config, load_splits
+
+    if found.task == "classification":
+        return None
+    changes = [f"data.protocol={json.dumps(name)}", *([] if data_dir is None else [f"data.data_dir={data_dir}"])]
+    return load_splits(Config.from_dict(found.info["config"]).replaced(changes), report)
 
 
 def _file_stem(*parts: str) -> str:

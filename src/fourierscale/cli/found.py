@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from fourierscale.models import ImageModel, Preprocessing, load_trained
+from fourierscale.models import ImageModel, Preprocessing, WeightsError, load_trained, read_info
 
 if TYPE_CHECKING:
     from fourierscale.data import FolderOptions
 
-__all__ = ["MODEL_HELP", "Found", "Trained", "find_model", "find_trained", "folder_options"]
+__all__ = ["MODEL_HELP", "Found", "Trained", "find_model", "find_trained", "folder_options", "named_function"]
 
 MODEL_HELP = "A run's folder, a .safetensors file, or the name of weights that ship with the package."
 
@@ -77,6 +77,11 @@ class Trained:
         return str(self.info["model"])
 
     @property
+    def task(self) -> str:
+        """What it was trained for."""
+        return str(self.info.get("config", {}).get("data", {}).get("task", "classification"))
+
+    @property
     def protocol(self) -> str:
         """The images it was trained on."""
         return _protocol(self.info)
@@ -91,11 +96,25 @@ class Trained:
         return self.model.preprocessing
 
 
-def find_trained(name: str) -> Trained:
-    """Load a trained model; a name that is nothing is the user's mistake."""
+def find_trained(name: str, factory: str | None = None) -> Trained:
+    """Load a trained model; a name that is nothing is the user's mistake.
+
+    Args:
+        name: A run's folder, a file of weights, or the name of weights that ship.
+        factory: The function that built a net of the user's own; without it such a net is refused, since a file of
+            weights must not choose what code is run.
+    """
+    from fourierscale.cli.own_model import make_known
+
     path = Path(name).expanduser()
-    folder = (path if path.is_dir() else path.parent) if path.exists() else None
-    return Trained(*load_trained(name), folder)
+    if not path.exists():
+        return Trained(*load_trained(name), None)
+    info = read_info(path)
+    if ":" in info["model"]:
+        if factory is None or factory != info["model"]:
+            raise WeightsError(f"{name} is a net of yours: give --factory {info['model']}, which built it")
+        make_known(factory, str(info.get("config", {}).get("data", {}).get("task")))
+    return Trained(*load_trained(name), path if path.is_dir() else path.parent)
 
 
 def find_model(name: str, seed: int = 0, trust: bool = False) -> Found:
@@ -153,6 +172,28 @@ def _built(name: str, seed: int) -> Found:
 
     from fourierscale.auditing import AuditError
 
+    build = named_function(name)
+    try:
+        model = build if isinstance(build, nn.Module) else _seeded(build, seed)
+    except Exception as error:  # a function of the user's
+        raise AuditError(
+            f"{name}: expected a function that builds a model without arguments, it fails ({_cause(error)}): call it "
+            "from a function of yours, or see where with fourierscale --debug"
+        ) from error
+    if not callable(model):
+        raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
+    convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
+    return Found(name.partition(":")[2], model, "", next(iter(convs), None))
+
+
+def named_function(name: str) -> Any:
+    """What ``module:function`` names, imported from the working folder if it is there.
+
+    Raises:
+        AuditError: There is no such module, or nothing in it that can be called.
+    """
+    from fourierscale.auditing import AuditError
+
     module, _, function = name.partition(":")
     here = os.getcwd()
     added = here not in sys.path
@@ -167,17 +208,7 @@ def _built(name: str, seed: int) -> Found:
             sys.path.remove(here)
     if not callable(build):
         raise AuditError(f"{name}: {module} has no function {function}")
-    try:
-        model = build if isinstance(build, nn.Module) else _seeded(build, seed)
-    except Exception as error:  # a function of the user's
-        raise AuditError(
-            f"{name}: expected a function that builds a model without arguments, it fails ({_cause(error)}): call it "
-            "from a function of yours, or see where with fourierscale --debug"
-        ) from error
-    if not callable(model):
-        raise AuditError(f"{name}: expected a function that builds a module, it gives {type(model).__name__}")
-    convs = (m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)) if isinstance(model, nn.Module) else ()
-    return Found(function, model, "", next(iter(convs), None))
+    return build
 
 
 def _cause(error: Exception) -> str:

@@ -15,11 +15,13 @@ import typer
 from torch import Tensor, nn
 
 from fourierscale.cli.folders import check_folder
-from fourierscale.cli.found import MODEL_HELP
+from fourierscale.cli.found import MODEL_HELP, find_trained
+from fourierscale.cli.predict_maps import predict_maps
 from fourierscale.cli.progress import progress_bars
 from fourierscale.data.errors import DataError
+from fourierscale.data.folder import image_files
 from fourierscale.export.classifier import OnnxClassifier
-from fourierscale.models import Answer, ImageModel
+from fourierscale.models import Answer, ImageModel, MapModel
 from fourierscale.models.files import replacing
 from fourierscale.predicting import Classifier, Invert, Refused, each_image
 
@@ -31,7 +33,10 @@ ONNX_FILE = "model.onnx"
 def predict(
     model: Annotated[str, typer.Argument(help=f"{MODEL_HELP} Or an ONNX file that 'fourierscale export' wrote.")],
     images: Annotated[
-        list[Path], typer.Argument(help="Image files of any size, grey or coloured, or folders of them.")
+        list[Path],
+        typer.Argument(
+            help="Image files of any size, grey or coloured, or folders of them; of fields .npy or .npz files."
+        ),
     ],
     sure: Annotated[
         float | None, typer.Option(help="Stop at the coarsest level whose probability is at least this.")
@@ -48,21 +53,40 @@ def predict(
         bool, typer.Option("--onnx", help=f"Use MODEL's ONNX file: {ONNX_FILE} of a run, or a file of any name.")
     ] = False,
     features: Annotated[Path | None, typer.Option(help="Folder to write a picture of the feature maps in.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the masks or fields of a model that gives maps.")] = Path(
+        "masks"
+    ),
+    factory: Annotated[
+        str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
+    ] = None,
 ) -> None:
-    """Classify image files: the class and its probability; for files that are named, at every level, coarse to fine.
+    """Classify image files: the class and its probability; for files that are named, at every level. Or write maps.
 
     The largest centred square is used. One that is larger than the model's images is ideally downscaled to their size.
     A folder stands for every image in it and below, and each of them gets one line.
     An ONNX file has certain sizes: images are downscaled to the largest that fits.
     A model of a folder of yours takes images as it did in training, at the highest level that they have.
     A file that is no such image is named, and the others go on; the exit status is then 2.
+    A model of masks writes a PNG of each image's own size into --out, whose values are the numbers of the classes in
+    the order in which training told them.
     """
     if as_json and as_csv:
         raise typer.BadParameter("give --json or --csv, not both")
     if features is not None:
         check_folder(features, "--features")
+    given: ImageModel | OnnxClassifier
+    if onnx or model.endswith(".onnx"):
+        given = _onnx_file(model)
+    else:
+        found = find_trained(model, factory)
+        given = found.model
+        if isinstance(given, MapModel):
+            paths = [file for path in images for file in _files(path)]
+            if predict_maps(given, found.preprocessing, found.task, paths, out):
+                raise typer.Exit(2)
+            return
     try:
-        classifier = Classifier(_onnx_file(model) if onnx else model, device=device, invert=invert)
+        classifier = Classifier(given, device=device, invert=invert)
         if sure is not None and not 0 < sure <= 1:
             raise ValueError(f"--sure is a probability above 0 and at most 1, got {sure}")
     except ValueError as error:
@@ -91,7 +115,12 @@ def predict(
         raise typer.Exit(2)
 
 
-def _onnx_file(model: str) -> str | OnnxClassifier:
+def _files(path: Path) -> list[Path]:
+    """The images of a folder, or the file itself; an empty folder is refused where it is read, as any other file."""
+    return (image_files(path) or [path]) if path.is_dir() else [path]
+
+
+def _onnx_file(model: str) -> OnnxClassifier:
     """The ONNX file of a run's folder, or a file of any name."""
     path = Path(model).expanduser()
     return OnnxClassifier(path / ONNX_FILE if path.is_dir() else path)

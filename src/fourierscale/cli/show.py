@@ -22,6 +22,9 @@ def metrics_table(metrics: Mapping[str, Any], name: str) -> None:
     """Print what was measured, beside the paper's rows if it has some for the protocol."""
     console = Console(highlight=False)
     protocol = str(metrics["protocol"])
+    if metrics.get("task", "classification") != "classification":
+        _show_maps(console, metrics, name)
+        return
     table = Table(title=escape(protocol), box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for column in ("model", "accuracy", "Scale-Con", "Equi-Err", "ECE"):
         table.add_column(column, no_wrap=True)
@@ -70,6 +73,36 @@ def anytime_table(measured: Anytime, about: str) -> None:
     else:
         console.print(f"validation images chose {measured.chosen:g}: predict --sure {measured.chosen:g}", markup=False)
     console.print(f"{about}; time from pixels to answers, for an image", markup=False, soft_wrap=True)
+
+
+MAP_COLUMNS = {
+    "segmentation": (
+        ("mean IoU", "iou_per_resolution"),
+        ("boundary", "boundary_per_resolution"),
+        ("agreement", "agreement_per_resolution"),
+        ("pixels right", "pixels_per_resolution"),
+    ),
+    "field": (("relative L2", "error_per_resolution"), ("of strided data", "strided_error_per_resolution")),
+}
+
+
+def _show_maps(console: Console, metrics: Mapping[str, Any], name: str) -> None:
+    """Maps at every resolution."""
+    columns = MAP_COLUMNS[metrics["task"]]
+    table = Table(title=escape(f"{name} on {metrics['protocol']}"), box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in ("resolution", *(title for title, _ in columns)):
+        table.add_column(column, no_wrap=True, justify="right")
+    for resolution in metrics[columns[0][1]]:
+        table.add_row(resolution, *(_show(metrics[key].get(resolution)) for _, key in columns))
+    console.print(table)
+    for label, values in metrics.get("iou_per_class", {}).items():
+        console.print(f"IoU of {label}: {', '.join(f'{_show(v)} at {r}' for r, v in values.items())}", markup=False)
+    console.print(
+        f"{metrics['images']:,} test pairs, each really downscaled to every resolution that it has; Equi-Err "
+        f"{_show(metrics['equi_err'], '.1e')} over {metrics['equi_err_pairs']:,} pairs of image and resolution; "
+        f"{metrics['seconds']:.0f} s on {metrics['device']}",
+        soft_wrap=True,
+    )
 
 
 def _resolutions(metrics: Mapping[str, Any], width: int) -> Table:

@@ -20,11 +20,17 @@ __all__ = ["train"]
 
 OF_IMAGES = ("classes", "in_channels", "resolutions", "image_resolutions", "reference_size")
 """Options of a model that follow from the images."""
+OF_TASKS = {"segmentation": "segmentation", "field": "field"}
+CHOSEN = ("folder", "segmentation")  # presets of which some settings follow from the images
 
 
 def train(
     images: Annotated[
-        str | None, typer.Argument(help="A folder of class folders of images of yours; the rest follows from them.")
+        str | None,
+        typer.Argument(
+            help="A folder of class folders of images of yours, or for another --task a folder of images/ and masks/, "
+            "or arrays; the rest follows from them."
+        ),
     ] = None,
     config: Annotated[
         str | None,
@@ -33,8 +39,9 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="Any field of the config, for example optim.lr=3e-3.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Name of the model; 'fourierscale models' lists them. If not given, a small one.")
+    task: Annotated[
+        str | None,
+        typer.Option(help="classification, segmentation (a class for each pixel) or field (an equation's answer)."),
     ] = None,
     start: Annotated[
         str | None,
@@ -44,6 +51,16 @@ def train(
             "classes and levels may be others.",
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the model; 'fourierscale models' lists them. If not given, a small one. For segmentation and "
+            "fields also a function of yours that builds a net, package.module:function."
+        ),
+    ] = None,
+    bare: Annotated[
+        bool, typer.Option("--bare", help="For segmentation and fields: the net as it is, without the nested map.")
+    ] = False,
     data: Annotated[str | None, typer.Option(help="Name of a protocol, or a folder of images.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Passes over the training images.")] = None,
@@ -68,6 +85,7 @@ def train(
 
     Such a run ends with report.html and model.onnx.
     """
+    from fourierscale.cli.own_model import make_known
     from fourierscale.data.protocols import folder_path
     from fourierscale.models import load_trained
     from fourierscale.training.config import load_config
@@ -90,6 +108,8 @@ def train(
         "model.name": model,
         **overrides,
         "model.start": start and json.dumps(start),
+        "model.overrides.exact": "false" if bare else None,
+        "data.task": task,
         "data.protocol": data and json.dumps(data),  # a folder may have the name of a number
         "data.data_dir": data_dir,
         "train.epochs": epochs,
@@ -100,8 +120,10 @@ def train(
     }
     changes = [f"{name}={value}" for name, value in given.items() if value is not None] + (settings or [])
     changes += ["data.skip_bad=true"] if skip_bad else []
-    of_folder = data is not None and folder_path(data) is not None
-    source = config or ("folder" if (model is None or overrides) and of_folder else _recipe(model))
+    if model is not None and ":" in model:
+        make_known(model, task)
+    own_net = None if overrides else model  # of a folder's images the preset is that of the folder, whatever begins it
+    source = config or _preset(own_net, data, task)
     if resume:
         if out is None:
             raise ConfigError("--resume needs --out, the folder of the run to continue")
@@ -109,11 +131,12 @@ def train(
         if config is None and not (out / "config.toml").is_file():
             raise ConfigError(f"{out} holds no config.toml: there is no run to resume")
     resolved = load_config(source, changes)
+    if ":" in resolved.model.name:
+        make_known(resolved.model.name, resolved.data.task)
 
-    from fourierscale.cli.folder_run import choose_settings, finish, refuse_preset
+    from fourierscale.cli.folder_run import choose_settings, finish, refuse_preset, survey_of
     from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
-    from fourierscale.data import survey_folder
     from fourierscale.training import load_splits, train
     from fourierscale.training.picture import draw_metrics
     from fourierscale.training.run import is_first_process
@@ -128,8 +151,8 @@ def train(
     main_process = is_first_process()
     with progress_bars() as report:
         if folder is not None:
-            survey = survey_folder(resolved.data.protocol, report)
-            if source == "folder":  # a config of the user's own stays as it is
+            survey = survey_of(resolved, report)
+            if survey is not None and source in CHOSEN:  # a config of the user's own stays as it is
                 names = [change.partition("=")[0].strip() for change in changes]
                 resolved = choose_settings(resolved, survey, names, main_process)
         splits = load_splits(resolved, report, survey)
@@ -140,15 +163,22 @@ def train(
         draw_metrics(metrics, run / "metrics.png", title)
         metrics_table(metrics, resolved.model.name)
         typer.echo(f"trained in {metrics['train_seconds']:.0f} s; everything is in {run}")
-        if folder is not None:
-            finish(run, splits, onnx)
+        if folder is not None or resolved.data.task != "classification":
+            finish(run, splits, onnx and folder is not None)
 
 
-def _recipe(model: str | None) -> str:
-    """The preset that a model is trained with."""
+def _preset(model: str | None, data: str | None, task: str | None) -> str:
+    """The preset that a model is trained with, or that of a task or a folder."""
+    from fourierscale.data.protocols import folder_path
     from fourierscale.models import model_info
     from fourierscale.training.errors import ConfigError
 
+    if model is None and task in OF_TASKS:
+        if not data and task == "segmentation":
+            raise ConfigError("give the folder of images/ and masks/: fourierscale train --task segmentation FOLDER")
+        return OF_TASKS[task]
+    if model is None and data and folder_path(data):
+        return "folder"
     try:
         return "tiny" if model is None else model_info(model).recipe
     except ValueError as error:

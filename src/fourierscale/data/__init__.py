@@ -7,6 +7,7 @@ use them.
 from fourierscale.data.augment import Augmentation, get_augmentation, list_augmentations
 from fourierscale.data.batching import ResolutionBatchSampler, make_loader
 from fourierscale.data.cache import cache_folder
+from fourierscale.data.darcy import random_permeability, solve_darcy
 from fourierscale.data.errors import (
     CorruptFileError,
     DataError,
@@ -15,9 +16,14 @@ from fourierscale.data.errors import (
     SourceError,
     UnknownNameError,
 )
+from fourierscale.data.fields import FieldPairs, make_navier_stokes, read_fields
 from fourierscale.data.folder import ImageFolder
 from fourierscale.data.idx import read_idx, write_idx
 from fourierscale.data.loading import ScaledSplits, Scaling, load_protocol
+from fourierscale.data.mask_folder import MaskSurvey, survey_masks
+from fourierscale.data.navier_stokes import random_vorticity, solve_navier_stokes
+from fourierscale.data.pair_loading import load_fields, load_masks
+from fourierscale.data.paired import PairedDataset, targets_at
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol, find_protocol, list_protocols
 from fourierscale.data.sample import sample_folder
@@ -40,11 +46,14 @@ __all__ = [
     "CorruptFileError",
     "Cutout",
     "DataError",
+    "FieldPairs",
     "FolderOptions",
     "FormatError",
     "HorizontalFlip",
     "ImageFolder",
+    "MaskSurvey",
     "MissingDataError",
+    "PairedDataset",
     "ProgressCallback",
     "Protocol",
     "RandomCrop",
@@ -69,15 +78,25 @@ __all__ = [
     "get_dataset",
     "list_augmentations",
     "list_protocols",
+    "load_fields",
+    "load_masks",
     "load_protocol",
     "make_loader",
+    "make_navier_stokes",
+    "random_permeability",
+    "random_vorticity",
+    "read_fields",
     "read_idx",
     "sample_folder",
+    "solve_darcy",
+    "solve_navier_stokes",
     "split_classes",
     "split_hash",
     "stratified_split",
     "subset",
     "survey_folder",
+    "survey_masks",
+    "targets_at",
     "verify_cache",
     "write_idx",
 ]

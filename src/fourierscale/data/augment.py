@@ -54,6 +54,16 @@ class Augmentation:
                 x = step(x, generator)
         return x
 
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Apply all steps to images ``(B, C, n, n)`` and to the shares of classes ``(B, K, n, n)`` at each pixel.
+
+        Raises:
+            ValueError: A step that cannot move a mask with its image.
+        """
+        for step in self.steps:
+            x, shares = step.paired(x, shares, generator)
+        return x, shares
+
     def to_dict(self) -> dict[str, Any]:
         """Plain names and numbers, for a config file."""
         steps = [{"step": step.name, **dataclasses.asdict(step)} for step in self.steps]  # type: ignore[call-overload]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,13 @@ from fourierscale.models.preprocessing import Shape
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "decode_layers", "read_header"]
+__all__ = ["MAX_PIXELS", "Colour", "Header", "Shape", "decode_image", "decode_layers", "opened_image", "read_header"]
 
 Colour: TypeAlias = Literal["rgb", "grey"]
 MAX_PIXELS = 64_000_000  # an 8000 x 8000 photograph
 EIGHT_BIT_MODES = {"1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV"}
 SIXTEEN_BIT_MODES = {"I;16", "I;16L", "I;16B", "I;16N"}
+KNOWN_MODES = EIGHT_BIT_MODES | SIXTEEN_BIT_MODES
 ORIENTATION, TURNED = 0x0112, (5, 6, 7, 8)  # the EXIF entry, and its values that exchange width and height
 
 
@@ -43,7 +44,7 @@ def read_header(path: Path, max_pixels: int = MAX_PIXELS) -> Header:
         FormatError: As :func:`decode_image`.
         CorruptFileError: The file is no image. Damage behind the header is found by decoding alone.
     """
-    with _opened(path, str(path), max_pixels) as image:
+    with opened_image(path, str(path), max_pixels) as image:
         turned = image.getexif().get(ORIENTATION) in TURNED
         width, height = image.size[::-1] if turned else image.size
         return Header(height, width, image.mode)
@@ -75,7 +76,7 @@ def decode_image(
     """
     from PIL import Image, ImageOps
 
-    with _opened(file, str(file) if name is None else name, max_pixels) as image:
+    with opened_image(file, str(file) if name is None else name, max_pixels) as image:
         if size is not None:
             image.draft(None, (2 * size, 2 * size))  # JPEG alone: a large photograph is decoded at a half, ..., an 8th
         upright = _on_white(_eight_bits(ImageOps.exif_transpose(image))).convert("RGB" if colour == "rgb" else "L")
@@ -98,7 +99,7 @@ def decode_layers(file: Path | IO[bytes] | Picture, name: str, max_pixels: int =
     """
     from PIL import ImageOps
 
-    with _opened(file, name, max_pixels) as image:
+    with opened_image(file, name, max_pixels) as image:
         upright = _eight_bits(ImageOps.exif_transpose(image))
         if upright.mode != "RGBA":
             upright = upright.convert("L" if upright.mode in ("1", "L") else "RGB")
@@ -107,7 +108,9 @@ def decode_layers(file: Path | IO[bytes] | Picture, name: str, max_pixels: int =
 
 
 @contextmanager
-def _opened(file: Path | IO[bytes] | Picture, name: str, max_pixels: int) -> Iterator[Picture]:
+def opened_image(
+    file: Path | IO[bytes] | Picture, name: str, max_pixels: int = MAX_PIXELS, modes: Set[str] = KNOWN_MODES
+) -> Iterator[Picture]:
     """An image whose size and kind are fine; whatever Pillow raises becomes one of this library's errors."""
     from PIL import Image, UnidentifiedImageError
 
@@ -118,7 +121,7 @@ def _opened(file: Path | IO[bytes] | Picture, name: str, max_pixels: int) -> Ite
             width, height = image.size
             if width * height > max_pixels:
                 raise FormatError(f"{name}: {width} x {height} pixels, more than the limit of {max_pixels}")
-            if image.mode not in EIGHT_BIT_MODES | SIXTEEN_BIT_MODES:
+            if image.mode not in modes:
                 raise FormatError(f"{name}: expected 8 bits per channel, got mode {image.mode}; convert the file first")
             yield image
     except DataError:

@@ -125,6 +125,8 @@ def load_protocol(
         protocol, found = open_folder(name, options, seed, report)
     else:
         protocol = name if isinstance(name, Protocol) else find_protocol(name)
+        if protocol.task != "classification":
+            raise DataError(f"{protocol.name} is for the task {protocol.task}: give --task {protocol.task}")
         if options.size is not None or options.lowest is not None:
             raise DataError(f"{protocol.name}: its images have their own size; size is for a folder of images")
         found = _get_images(protocol, data_dir, offline, report)

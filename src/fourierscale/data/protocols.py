@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from fourierscale.data.decode import Shape
 from fourierscale.data.errors import UnknownNameError
@@ -11,7 +12,10 @@ from fourierscale.functional.bands import Boundary
 from fourierscale.functional.resample import Kind
 from fourierscale.nn.checks import nearest
 
-__all__ = ["Protocol", "bare_name", "find_protocol", "folder_path", "list_protocols", "old_name"]
+__all__ = ["Protocol", "TaskName", "bare_name", "find_protocol", "folder_path", "list_protocols", "old_name"]
+
+TaskName: TypeAlias = Literal["classification", "segmentation", "field"]
+"""What is learned of images: their class, the class of every pixel, or the values of another field."""
 
 OLD_PREFIX = "folder:"
 MNIST_VAL = "8add65cf7ebccfb996e020cefec8cc3da89da78092e380e412ff16f7adb333d0"
@@ -40,6 +44,8 @@ class Protocol:
         hashes: SHA-256 of the three index lists at seed 0, checked when all the images are there.
         shape: For a folder, how its images become square; each has then its own resolution, the highest of
             ``resolutions`` that it has. None: resolutions are dealt to images of one size.
+        task: What is learned: the class of an image, that of every pixel, or another field.
+        classes: Of the other tasks, names of the channels of the answer.
     """
 
     name: str
@@ -58,6 +64,8 @@ class Protocol:
     note: str = ""
     hashes: tuple[str, ...] = ()
     shape: Shape | None = None
+    task: TaskName = "classification"
+    classes: tuple[str, ...] = ()
 
 
 MNIST_SCALE = Protocol(
@@ -93,6 +101,31 @@ STL10_SCALE = Protocol(
 )
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 IMAGENET_GREY = {"mean": (0.459,), "std": (0.226,)}
+PETS = Protocol(
+    name="pets",
+    dataset="pets",
+    sizes=(3_496, 184, 3_669),
+    of=7_349,
+    resolutions=(48, 68, 96),
+    equivariance=(48, 68, 96),
+    note="Oxford-IIIT pets, published split, centred squares of 96 pixels; pet and its border against the background",
+    task="segmentation",
+    classes=("background", "pet"),
+    **IMAGENET,  # type: ignore[arg-type]
+)
+NAVIER_STOKES = Protocol(
+    name="navier-stokes",
+    dataset="navier-stokes",
+    sizes=(1_000, 100, 200),
+    of=1_300,
+    resolutions=(32, 64, 128, 256),
+    equivariance=(32, 64),
+    mean=(0.0,),
+    std=(1.0,),
+    note="vorticity at the start to vorticity at time 10, viscosity 1e-3; trained on a grid of 64",
+    task="field",
+    classes=("vorticity",),
+)
 
 PROTOCOLS = {
     protocol.name: protocol
@@ -141,6 +174,14 @@ PROTOCOLS = {
                 "7376b546d9c5378c5429263296717733b0e99e324583f3bd4adb62748c852b46",
             ),
             **IMAGENET,  # type: ignore[arg-type]
+        ),
+        PETS,
+        dataclasses.replace(PETS, name="pets-24", resolutions=(24, 34, 48, 68, 96), equivariance=(24, 34, 48, 68, 96)),
+        NAVIER_STOKES,
+        dataclasses.replace(
+            NAVIER_STOKES,
+            name="navier-stokes-1e-4",
+            note="vorticity at the start to vorticity at time 10, viscosity 1e-4; trained on a grid of 64",
         ),
     )
 }

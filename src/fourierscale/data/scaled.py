@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 import torch
@@ -139,7 +139,7 @@ class ScaledDataset(Dataset[tuple[Tensor, int]]):
             raise ValueError(f"expected one mean and std for each of {channels} channels, got {len(values)}")
         return torch.tensor(values, dtype=torch.float32, device=self.device).view(-1, 1, 1)
 
-    def with_preprocessing(self, preprocessing: Preprocessing) -> ScaledDataset:
+    def with_preprocessing(self, preprocessing: Preprocessing) -> Self:
         """The same images, prepared in another way."""
         other = copy.copy(self)
         other.preprocessing = preprocessing

@@ -44,12 +44,42 @@ class Step(ABC):
             raise ValueError(f"{self.name}: expected square images (B, C, n, n), got shape {tuple(x.shape)}")
         return self._augment(x, generator)
 
+    @property
+    def takes_masks(self) -> bool:
+        """Whether :meth:`paired` can be called."""
+        return type(self).paired is not Step.paired
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment images, and the shares of classes ``(B, K, n, n)`` at the same places, where the step moves any.
+
+        Raises:
+            ValueError: The step moves what is in an image, and cannot move a mask with it.
+        """
+        raise ValueError(f"{self.name} cannot move a mask with its image: choose flips, shifts and warps")
+
     @abstractmethod
     def _augment(self, x: Tensor, generator: torch.Generator) -> Tensor: ...
 
 
+class MovingStep(Step):
+    """A step that does the same to every channel, so that a mask takes part as further channels of its image."""
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment images and masks at once."""
+        both = self(torch.cat([x, shares], 1), generator)
+        return both[:, : x.shape[1]], both[:, x.shape[1] :]
+
+
+class StillStep(Step):
+    """A step that moves nothing: a mask stays as it is."""
+
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Augment the images alone."""
+        return self(x, generator), shares
+
+
 @dataclass(frozen=True)
-class CircularShift(Step):
+class CircularShift(MovingStep):
     """Roll an image by less than ``max_fraction`` of its side, up or down and left or right, with probability ``p``."""
 
     name: ClassVar[str] = "circular-shift"
@@ -79,7 +109,7 @@ class RandomCrop(Step):
 
 
 @dataclass(frozen=True)
-class HorizontalFlip(Step):
+class HorizontalFlip(MovingStep):
     """Exchange left and right with probability ``p``."""
 
     name: ClassVar[str] = "horizontal-flip"
@@ -92,7 +122,7 @@ class HorizontalFlip(Step):
 
 
 @dataclass(frozen=True)
-class Cutout(Step):
+class Cutout(StillStep):
     """Black out ``holes`` squares, ``size`` of the side wide (32 of 96 pixels), with centres anywhere in the image."""
 
     name: ClassVar[str] = "cutout"
@@ -111,7 +141,7 @@ class Cutout(Step):
 
 
 @dataclass(frozen=True)
-class Colours(Step):
+class Colours(StillStep):
     """Change contrast, brightness, saturation and tint of each image at random; values may leave [0, 1].
 
     Args:

@@ -66,6 +66,16 @@ class Warp(Step):
         fine = x if side == x.shape[-1] else upscale(x, side)
         return downscale(_sample(fine, self._points(fine, generator), self.padding), x.shape[-1])
 
+    def paired(self, x: Tensor, shares: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Warp images, and shares at the same points, by bilinear interpolation: they stay shares.
+
+        Images are not brought to their band again, which costs most of the time: what a warp aliases is little.
+        """
+        points = self._points(x, generator)
+        fine = upscale(x, self.oversample * x.shape[-1]) if self.oversample > 1 else x
+        warped = _sample(fine, self.oversample * points, self.padding)
+        return warped, _sample(shares, points, self.padding, "bilinear")
+
     def _points(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Where each pixel takes its value from, in samples: ``(B, n, n, 2)``, column then row."""
         batch, n = len(x), x.shape[-1]
@@ -108,11 +118,11 @@ class EarlyWarp(Warp):
     stage: ClassVar[Stage] = "image"
 
 
-def _sample(x: Tensor, points: Tensor, padding: Padding) -> Tensor:
-    """Bicubic interpolation of ``(B, C, n, n)`` at ``points`` ``(B, n, n, 2)``, in samples."""
+def _sample(x: Tensor, points: Tensor, padding: Padding, how: Literal["bicubic", "bilinear"] = "bicubic") -> Tensor:
+    """Interpolation of ``(B, C, n, n)`` at ``points`` ``(B, n, n, 2)``, in samples."""
     n = x.shape[-1]
     mode: str = padding
     if padding == "circular":
         x = F.pad(x, (TAPS,) * 4, mode="circular")
         points, n, mode = points % n + TAPS, n + 2 * TAPS, "border"
-    return F.grid_sample(x, points * (2 / (n - 1)) - 1, mode="bicubic", padding_mode=mode, align_corners=True)
+    return F.grid_sample(x, points * (2 / (n - 1)) - 1, mode=how, padding_mode=mode, align_corners=True)

@@ -91,10 +91,12 @@ def make_plan(
     images = {n: _images(prepare.channels, raw, n) for n in sizes}
     images = {n: prepare(x) for n, x in images.items()} if raw else images
     logits = {n: _run(model, images[n], n) for n in sizes}
+    maps = logits[sizes[-1]].ndim == 4
+    if maps and len(sizes) > 1:
+        raise ExportError(f"maps are exported for images of one size, got {len(sizes)}: write a file for each")
     if prepare.enlarge is None:
         _check_sizes(model, images, logits)
-    answer = logits[sizes[-1]]
-    count = answer.shape[1 if answer.ndim == 4 else -1]  # of a map, its channels
+    count = logits[sizes[-1]].shape[1 if maps else -1]
     classes = prepare.classes or tuple(map(str, range(count)))
     if len(classes) != count:
         raise ExportError(f"the model has {count} classes, its description names {len(classes)}")

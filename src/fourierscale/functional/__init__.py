@@ -1,5 +1,6 @@
 """The mathematics, stateless: coefficients in, coefficients out, for 1, 2 or 3 axes of any size."""
 
+from fourierscale.functional.areas import area_average
 from fourierscale.functional.bands import as_size, axis_bands, band, grid, grids, period, widest
 from fourierscale.functional.boundary import extend
 from fourierscale.functional.constants import clear_constants
@@ -13,6 +14,7 @@ from fourierscale.functional.nested import (
     level_pool,
     nested_activation,
     nested_map,
+    nested_merge,
     nested_pool,
     plan_levels,
     pool_samples,
@@ -28,6 +30,7 @@ __all__ = [
     "Levels",
     "Pooling",
     "analyze",
+    "area_average",
     "as_size",
     "axis_bands",
     "band",
@@ -47,6 +50,7 @@ __all__ = [
     "local_spectrum_from_dft",
     "nested_activation",
     "nested_map",
+    "nested_merge",
     "nested_pool",
     "period",
     "plan_levels",

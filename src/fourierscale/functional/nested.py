@@ -98,7 +98,11 @@ def nested_map(
     pairs = [(inputs, 1)] if isinstance(inputs, Tensor) else list(inputs)
     box = _input_band(pairs, axes, size)
     plan = plan_levels(Levels(levels), box, pool=pool, grid=grid, oversample=oversample)
-    return _map_levels(pairs, plan, function, axes, prepare)
+
+    def prepare_each(level: Level, read: list[Tensor]) -> list[Tensor]:
+        return read if prepare is None else [prepare(level, coeffs) for coeffs in read]
+
+    return _map_levels(pairs, plan, function, axes, prepare_each)
 
 
 def _map_levels(
@@ -106,15 +110,13 @@ def _map_levels(
     plan: Sequence[Level],
     function: LevelFunction,
     axes: int,
-    prepare: Callable[[Level, Tensor], Tensor] | None,
+    prepare: Callable[[Level, list[Tensor]], list[Tensor]],
 ) -> Tensor:
     output: Tensor | None = None
     # Fine to coarse: each coarser level overwrites its own corner, which leaves every level its rim.
     for level in reversed(plan):
         read = [coeffs[corner(tuple(k // rate for k in level.reads))] for coeffs, rate in pairs]
-        if prepare is not None:
-            read = [prepare(level, coeffs) for coeffs in read]
-        samples = [synthesize(coeffs, level.grid) for coeffs in read]
+        samples = [synthesize(coeffs, level.grid) for coeffs in prepare(level, read)]
         written = analyze(function(level, *samples), axes, grids(level.writes))
         if output is None:
             output = written
@@ -218,11 +220,65 @@ def activate_levels(
     if norm is not None and coeffs.ndim <= axes:
         raise ValueError(f"coefficients need a channel axis before {axes} frequency axes, got {tuple(coeffs.shape)}")
 
+    def normalise_each(level: Level, read: list[Tensor]) -> list[Tensor]:
+        return [normalise(coeffs, axes, level.index, norm) for coeffs in read]
+
     def activate(level: Level, x: Tensor) -> Tensor:
         x = activation(x)
         return pool_samples(x, pool.window, pool.kind, axes) if pool.window > 1 else x
 
-    return _map_levels([(coeffs, 1)], plan, activate, axes, lambda level, c: normalise(c, axes, level.index, norm))
+    return _map_levels([(coeffs, 1)], plan, activate, axes, normalise_each)
+
+
+def nested_merge(
+    fine: Tensor,
+    coarse: Tensor,
+    levels: Resolutions,
+    rate: int,
+    activation: Callable[[Tensor], Tensor],
+    *,
+    axes: int = 2,
+    norm: InstanceNorm | None = None,
+    grid: Grid = "level",
+    oversample: float = 1.0,
+) -> Tensor:
+    r"""A decoder's step: norm and activation of the sum of a feature and of one that was pooled by ``rate``.
+
+    .. math:: Y[k] = \mathcal F\big(\sigma(\mathcal F^{-1}(X[-K_i : K_i] + Z[-\lfloor K_i / w \rfloor :
+        \lfloor K_i / w \rfloor]))\big)[k] \quad\text{for the first level } i \text{ with } |k|_\infty \le K_i
+
+    Frequency ``j`` of the pooled feature :math:`Z` has seen image frequencies up to ``rate * j``, so level ``i``
+    reads it up to ``K_i // rate`` only. Ordinary upsampling would read all of it, and would not be equivariant.
+
+    Args:
+        fine: :math:`X`, ``(..., C, 2K_1+1, ..., 2K_d+1)``.
+        coarse: :math:`Z`, with as many channels and band ``K // rate`` per axis.
+        levels: The resolutions of ``fine``.
+        rate: By how much ``coarse`` was pooled in all, relative to ``fine``.
+        activation: Element-wise function on samples.
+        axes: Number ``d`` of spatial axes.
+        norm: The norm of the sum; none by default.
+        grid: ``"level"`` or ``"common"``.
+        oversample: Samples per axis relative to the smallest grid.
+
+    Returns:
+        Coefficients of the band of ``fine``.
+
+    >>> fine, coarse = torch.randn(1, 2, 27, 27), torch.randn(1, 2, 13, 13)
+    >>> y = nested_merge(fine, coarse, range(8, 29), 2, torch.relu)
+    >>> small = nested_merge(fine[..., :15, :15], coarse[..., :7, :7], range(8, 29), 2, torch.relu)
+    >>> torch.allclose(small, y[..., :15, :15], atol=1e-6)
+    True
+    """
+    pairs = [(fine, 1), (coarse, rate)]
+    plan = plan_levels(Levels(levels), _input_band(pairs, axes, None), grid=grid, oversample=oversample)
+
+    def add_up(level: Level, read: list[Tensor]) -> list[Tensor]:
+        total, pooled = read[0].clone(), read[1]
+        total[corner(coefficient_bands(pooled, axes))] += pooled
+        return [normalise(total, axes, level.index, norm)]
+
+    return _map_levels(pairs, plan, lambda level, x: activation(x), axes, add_up)
 
 
 def nested_pool(

@@ -4,7 +4,9 @@ from fourierscale.models.answer import Answer
 from fourierscale.models.classifier import ScaleClassifier, ScaleHead
 from fourierscale.models.contract import ImageModel, as_image_model
 from fourierscale.models.cost import Cost, model_cost
+from fourierscale.models.fno import FNO
 from fourierscale.models.layers import ExactNet, LayerConfig
+from fourierscale.models.maps import MapModel, register_factory
 from fourierscale.models.preprocessing import Preprocessing
 from fourierscale.models.registry import (
     ModelInfo,
@@ -23,11 +25,13 @@ from fourierscale.models.transfer import transfer_weights
 from fourierscale.models.unet import UNet
 
 __all__ = [
+    "FNO",
     "Answer",
     "Cost",
     "ExactNet",
     "ImageModel",
     "LayerConfig",
+    "MapModel",
     "ModelInfo",
     "PerLevelClassifier",
     "Preprocessing",
@@ -49,6 +53,7 @@ __all__ = [
     "pretrained_info",
     "read_info",
     "register",
+    "register_factory",
     "residual_classifier",
     "save_model",
     "transfer_weights",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import reprlib
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +13,8 @@ import torch
 from torch import Tensor
 
 from fourierscale.functional.bands import Box, coefficient_bands
+
+INSIDE = ("fourierscale.nn", "torch.")
 
 
 def per_axis(value: int | Sequence[int], axes: int, name: str) -> Box:
@@ -32,6 +36,14 @@ def choice(value: str, options: Any, name: str) -> None:
     """One of the named options."""
     if value not in options:
         raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(options)}")
+
+
+def warn_caller(text: str) -> None:
+    """Warn of a line outside this package and torch: the one that the reader wrote."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(INSIDE):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, stacklevel=depth)
 
 
 def check_coefficients(coeffs: Tensor, axes: int, channels: int | None, layer: str) -> Box:

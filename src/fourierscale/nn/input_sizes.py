@@ -9,15 +9,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from fourierscale.functional.bands import Boundary, Box, grid, widest
 
-__all__ = ["InputSizes", "evaluating", "find_input_sizes"]
+__all__ = ["InputSizes", "evaluating", "find_input_sizes", "rate_of", "reason", "tensors_of", "wider"]
 
 STRIDES = (1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 10, 12, 14, 20, 24, 28)
 """Strides that are tried, powers of two first; 14 and 28 are those of vision transformers."""
 ONLY_SIZES = (28, 32, 48, 64, 96, 112, 128, 160, 192, 224, 240, 256, 299, 320, 336, 384, 448, 512, 518, 640, 1024)
 """Sides that models of one input size are known to have."""
+APART = {1: 128, 2: 64, 3: 16}
+"""Samples between two sizes that are tried, by axes: a map changes its size between them, a vector does not."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def find_input_sizes(
 ) -> InputSizes:
     """Try sizes on a model: any, multiples of a stride, or one size.
 
-    A size counts as taken if the model answers and each of its maps has the image's size over one rate.
+    Sizes count as taken if the model answers and each of its maps has the image's size over one rate, at two of them.
 
     Args:
         model: Takes ``(1, C, n_1, ..., n_d)``.
@@ -83,10 +86,10 @@ def find_input_sizes(
     complaint: Exception | None = None
     with evaluating(model), torch.no_grad():
         for stride in STRIDES:
-            # two odd multiples, so that a model of stride 8 or 3 is not taken for one of stride 4
-            tried = [tuple(stride * (max(1, -(-n // stride)) | 1) + more for n in wanted) for more in (0, 2 * stride)]
+            # odd multiples, so that a model of stride 8 or 3 is not taken for one of stride 4
+            sides = tuple(stride * (max(1, -(-n // stride)) | 1) for n in wanted)
             try:
-                if all(_is_regular(model, example, sides) or not regular for sides in tried):
+                if _is_regular(model, example, sides, wider(sides, 2 * stride)) or not regular:
                     return InputSizes(stride)
             except Exception as error:  # a model of others complains in its own way
                 complaint = error
@@ -97,35 +100,67 @@ def find_input_sizes(
                 complaint = complaint or error
             else:
                 return InputSizes(only=tuple(only))
-    reason = " ".join(str(complaint).split())[:300]
     raise ValueError(
-        f"the model takes none of the sizes that were tried with {example.shape[1]} channel(s) ({reason}): say which "
-        "it takes, stride=32 or only=224"
+        f"the model takes none of the sizes that were tried with {example.shape[1]} channel(s) ({reason(complaint)}): "
+        "say which it takes, stride=32 or only=224, and let it keep nothing between calls"
     )
 
 
-def _is_regular(model: Callable[[Tensor], Any], example: Tensor, sides: Box) -> bool:
-    """Whether every map that a model gives for images of this size has that size over one rate."""
-    outputs = tensors_of(model(example.new_zeros(1, example.shape[1], *sides)))
-    for maps in (out.shape[2:] for out in outputs if out.ndim == len(sides) + 2):
-        if all(n == 1 for n in maps):
-            continue  # pooled to one cell
-        if any(n % m for n, m in zip(sides, maps, strict=True)) and sides[0] // maps[0] > 0:
+def reason(error: Exception | None) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split())[:300]
+
+
+def wider(size: Sequence[int], step: int) -> Box:
+    """A size some steps larger, far enough for every map to change its size.
+
+    >>> wider((64, 96), 32), wider((16, 24, 24), 2)
+    ((128, 160), (32, 40, 40))
+    """
+    return tuple(n + -(-APART[len(size)] // step) * step for n in size)
+
+
+def rate_of(maps: Sequence[int], size: Sequence[int]) -> int | None:
+    """The whole number by which every side of an image is larger than that of its map; None if there is none.
+
+    >>> rate_of((16, 24), (32, 48)), rate_of((16, 16), (32, 48)), rate_of((5, 5), (66, 66)), rate_of((8, 8), (4, 4))
+    (2, None, None, None)
+    """
+    rates = {divmod(n, m) if m else (0, 1) for n, m in zip(size, maps, strict=True)}
+    rate, rest = rates.pop()
+    return rate if not rates and not rest and rate else None
+
+
+def _is_regular(model: Callable[[Tensor], Any], example: Tensor, size: Box, other: Box) -> bool:
+    """Whether every map that a model gives for images of two sizes has the image's size over one rate."""
+    first, second = (tensors_of(model(example.new_zeros(1, example.shape[1], *sides))) for sides in (size, other))
+    if len(first) != len(second):
+        return False
+    for a, b in zip(first, second, strict=True):
+        if a.ndim != len(size) + 2 or a.shape == b.shape or a.shape[2] > size[0]:
+            continue  # vectors; and what is larger than the image, which no stride makes a map of a whole rate
+        rate = rate_of(a.shape[2:], size)
+        if rate is None or rate != rate_of(b.shape[2:], other):
             return False
     return True
 
 
 @contextmanager
 def evaluating(model: Callable[[Tensor], Any]) -> Iterator[None]:
-    """A module in evaluation mode for a while; afterwards every part of it is in the mode that it was in."""
+    """A module in evaluation mode for a while; afterwards its parts and their buffers are as they were."""
     modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
     # a ScriptModule has a train() of its own, an exported one refuses eval(): a flag on each part serves both
+    buffers = list(model.buffers()) if isinstance(model, nn.Module) else []
+    before = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     for module, training in modes:
         if training:
             module.training = False
     try:
         yield
     finally:
+        for buffer, version, value in before:
+            if buffer._version != version:  # it keeps a state in evaluation, too
+                buffer.copy_(value)
         for module, training in modes:
             if training:
                 module.training = True
@@ -133,8 +168,6 @@ def evaluating(model: Callable[[Tensor], Any]) -> Iterator[None]:
 
 def tensors_of(output: Any) -> list[Tensor]:
     """All tensors of an output, whatever holds them: tuples, lists, dictionaries, registered classes."""
-    from torch.utils._pytree import tree_leaves
-
     return [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
 
 

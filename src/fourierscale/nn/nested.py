@@ -1,4 +1,4 @@
-"""Non-linearity and pooling over :mod:`fourierscale.functional.nested`."""
+"""Non-linearity, pooling and decoders' steps over :mod:`fourierscale.functional.nested`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fourierscale import kernels
 from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
-from fourierscale.functional.nested import Grid, Pooling, PoolKind, plan_levels
+from fourierscale.functional.nested import Grid, Pooling, PoolKind, nested_merge, plan_levels
 from fourierscale.functional.norms import InstanceNorm, LevelAffine, level_moments
 from fourierscale.nn.checks import check_coefficients, choice, positive
 from fourierscale.nn.norms import BatchNorm, LevelBatchNorm
@@ -64,17 +64,11 @@ class _ScaleActivation(_Nested):
         kind = "batch" if isinstance(norm, BatchNorm) else norm
         choice(kind, get_args(Norm), "norm")
         choice(pool_kind, get_args(PoolKind), "pooling")
-        if isinstance(activation, str):
-            choice(activation, kernels.ACTIVATIONS, "activation")
-        elif not callable(activation):
-            raise TypeError(f"activation must be a name or a callable, got {activation!r}")
         self.norm: Norm = kind
         self.pool_kind: PoolKind = pool_kind
         self.eps = eps
-        self.activation = activation
-        shape = (len(self.levels), channels)
-        self.weight = nn.Parameter(torch.ones(shape)) if kind == "instance" else None
-        self.bias = nn.Parameter(torch.zeros(shape)) if kind == "instance" else None
+        self.activation = _checked_activation(activation)
+        self.weight, self.bias = _norm_parameters(self.levels, channels, kind)
         self.batch_norm = LevelBatchNorm(len(self.levels), channels, options) if kind == "batch" else None
 
     def forward(self, coeffs: Tensor) -> Tensor:
@@ -108,8 +102,69 @@ class _ScaleActivation(_Nested):
         return f"{self.channels}, {super().extra_repr()}, activation={name}, norm={self.norm!r}{pool}"
 
 
+def _checked_activation(activation: str | Callable[[Tensor], Tensor]) -> str | Callable[[Tensor], Tensor]:
+    if isinstance(activation, str):
+        choice(activation, kernels.ACTIVATIONS, "activation")
+    elif not callable(activation):
+        raise TypeError(f"activation must be a name or a callable, got {activation!r}")
+    return activation
+
+
+def _norm_parameters(levels: Levels, channels: int, norm: Norm) -> tuple[nn.Parameter | None, nn.Parameter | None]:
+    """Scale and shift per level and channel."""
+    if norm != "instance":
+        return None, None
+    shape = (len(levels), channels)
+    return nn.Parameter(torch.ones(shape)), nn.Parameter(torch.zeros(shape))
+
+
 def _name(function: Callable[[Tensor], Tensor]) -> str:
     return getattr(function, "__name__", type(function).__name__)
+
+
+class _ScaleMerge(_Nested):
+    """Decoders' steps for any number of axes; documented at :class:`ScaleMerge2d`."""
+
+    def __init__(
+        self,
+        channels: int,
+        resolutions: Resolutions,
+        rate: int = 2,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        norm: Norm = "instance",
+        grid: Grid = "level",
+        oversample: float = 1.0,
+        eps: float = 1e-5,
+    ) -> None:
+        super().__init__(resolutions, grid, oversample)
+        self.channels, self.rate = positive(channels, "channels"), positive(rate, "rate")
+        choice(norm, ("instance", "none"), "norm")
+        self.norm: Norm = norm
+        self.eps = eps
+        self.activation = _checked_activation(activation)
+        self.weight, self.bias = _norm_parameters(self.levels, channels, norm)
+
+    def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
+        """Coefficients ``(..., C, 2K_1+1, ...)`` and those of band ``K // rate`` to coefficients of band ``K``."""
+        for coeffs in (fine, coarse):
+            check_coefficients(coeffs, self.axes, self.channels, type(self).__name__)
+        activation = self.activation
+        return nested_merge(
+            fine,
+            coarse,
+            self.levels,
+            self.rate,
+            kernels.ACTIVATIONS[activation].function if isinstance(activation, str) else activation,
+            axes=self.axes,
+            norm=InstanceNorm(self.weight, self.bias, self.eps) if self.norm == "instance" else None,
+            grid=self.grid,
+            oversample=self.oversample,
+        )
+
+    def extra_repr(self) -> str:
+        """Channels, rate, levels and options."""
+        name = self.activation if isinstance(self.activation, str) else _name(self.activation)
+        return f"{self.channels}, rate={self.rate}, {super().extra_repr()}, activation={name}, norm={self.norm!r}"
 
 
 class _ScalePool(_Nested):
@@ -178,6 +233,43 @@ class ScaleActivation2d(_ScaleActivation):
 
 class ScaleActivation3d(_ScaleActivation):
     """:class:`ScaleActivation2d` for volumes."""
+
+    axes = 3
+
+
+class ScaleMerge1d(_ScaleMerge):
+    """:class:`ScaleMerge2d` for signals."""
+
+    axes = 1
+
+
+class ScaleMerge2d(_ScaleMerge):
+    """A decoder's step that stays exact: norm and activation of a fine feature plus one that was pooled by ``rate``.
+
+    See :func:`fourierscale.functional.nested_merge`. Mixing channels commutes with sampling: bring both features to the
+    same channels by Fourier layers in front.
+
+    Args:
+        channels: Channels of both inputs.
+        resolutions: The resolutions of the fine input.
+        rate: By how much the coarse input was pooled relative to the fine one.
+        activation: As for :class:`ScaleActivation2d`, as ``norm``, ``grid``, ``oversample``, ``eps``.
+        norm: ``"instance"`` or ``"none"``.
+        grid: ``"level"`` or ``"common"``.
+        oversample: Samples per axis relative to that grid.
+        eps: Added to the variance of the norm.
+
+    >>> pool, merge = ScalePool2d(2, range(8, 29)), ScaleMerge2d(4, range(8, 29))
+    >>> fine = torch.randn(1, 4, 27, 27)
+    >>> merge(fine, pool(fine)).shape
+    torch.Size([1, 4, 27, 27])
+    """
+
+    axes = 2
+
+
+class ScaleMerge3d(_ScaleMerge):
+    """:class:`ScaleMerge2d` for volumes."""
 
     axes = 3
 

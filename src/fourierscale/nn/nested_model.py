@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -18,10 +17,10 @@ from fourierscale.functional.bands import Boundary, Box, Size, as_size, axis_ban
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.resample import corner
 from fourierscale.functional.transform import analyze, full_precision, synthesize, widened
-from fourierscale.nn.checks import choice
+from fourierscale.nn.checks import choice, warn_caller
 from fourierscale.nn.input_sizes import InputSizes, find_input_sizes
 from fourierscale.nn.level_norms import LevelIndex, LevelNorm, give_levels_norms
-from fourierscale.nn.level_outputs import LevelOutputs, LevelPass, find_rates
+from fourierscale.nn.level_outputs import LevelOutputs, LevelPass, find_rates, mixes_images
 from fourierscale.nn.pass_table import PassTable, table_of_passes
 
 __all__ = ["NestedModel", "equivariant"]
@@ -117,11 +116,12 @@ class NestedModel(nn.Module):
         self._found: tuple[InputSizes, list[int | None]] | None = None
         self.register_state_dict_post_hook(_leave_out_prefix)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_put_prefix_in)  # type: ignore[no-untyped-call]
+        self._axes = 0
+        self._mixes = False
         conv = next((part for part in model.modules() if isinstance(part, _ConvNd)), None)
         if conv is not None:
-            example = conv.weight.new_zeros(1, conv.in_channels, *(1,) * len(conv.kernel_size))
-            with contextlib.suppress(ValueError):  # images know better than the first convolution what is taken
-                self.look(example)
+            with contextlib.suppress(Exception):  # images know better than the first convolution what is taken
+                self.look(conv.weight.new_zeros(1, conv.in_channels, *(1,) * len(conv.kernel_size)))
 
     def forward(self, x: Tensor) -> Any:
         """What the model gives, for the top level: maps of ``ceil(n / w)`` samples, or the image's own vector."""
@@ -206,7 +206,7 @@ class NestedModel(nn.Module):
         96 x 96  96 x 96    1.00
         1.75 passes of the highest level
         """
-        sides = (size,) * self._axes() if isinstance(size, int) else as_size(size)
+        sides = (size,) * self._likely_axes() if isinstance(size, int) else as_size(size)
         passes = self.passes(sides)
         rates: Sequence[int | None] = (1,) if self._found is None else self._found[1]
         needed = {number for together in self._together(passes, rates) for number in together}
@@ -214,7 +214,7 @@ class NestedModel(nn.Module):
             needed = {len(passes) - 1}
         return table_of_passes(passes, [self._side(one.band) for one in passes[:-1]] + [sides], needed)
 
-    def _axes(self) -> int:
+    def _likely_axes(self) -> int:
         """Axes of an image, 2 where neither the levels nor a convolution tells."""
         named = () if self.levels.is_open else self.levels.highest
         conv = next((part for part in self.model.modules() if isinstance(part, _ConvNd)), None)
@@ -232,14 +232,19 @@ class NestedModel(nn.Module):
         Raises:
             ValueError: No nested map can be put around what it gives; the text says what to do.
         """
-        if self._found is None:
+        if self._found is None or (x.ndim - 2 != self._axes and x.ndim > 2):
             if torch.compiler.is_compiling():
                 raise RuntimeError("call the nested model once before it is compiled or exported: it tries its model")
             axes = len(spatial_size(x, x.ndim - 2)) if x.ndim > 2 else 0
             if axes not in QUICK:
                 raise ValueError(f"expected images (batch, channels, ...) of 1 to 3 dimensions, got {tuple(x.shape)}")
             self._level.now = 0
-            self._found = self._try(x[:1])
+            found = self._try(x[:1])
+            box = (0,) * axes
+            if not self.levels.is_open:
+                box = self._periods.extremes(axis_bands(x.shape[2:], self.boundary))[0]
+            self._mixes = mixes_images(self.model, x[:1], found[0].grid(box, self.boundary))
+            self._found, self._axes = found, axes
             self._warn(axes)
         return self._found
 
@@ -270,14 +275,14 @@ class NestedModel(nn.Module):
         shared = sorted({grid for grid in grids if grids.count(grid) > 1})
         if shared and self.sizes.only is None:
             shown = ", ".join(" x ".join(map(str, grid)) for grid in shared)
-            _tell(
+            warn_caller(
                 f"the model takes {self.sizes}, so some levels share a grid ({shown}) and cost as much as the finest "
                 "of them: levels that suit the stride cost less"
             )
         assert self._found is not None
         for rate in sorted({rate for rate in self._found[1] if rate is not None}):
             if len({one.writes(rate) for one in passes}) < len(passes):
-                _tell(
+                warn_caller(
                     f"the model's maps are {rate} times smaller than the image, so some levels write the same band and "
                     "become one, the coarsest of them: choose levels further apart"
                 )
@@ -308,7 +313,7 @@ class NestedModel(nn.Module):
             if not bands <= written:  # where all that it writes is written by a coarser level, it need not run
                 needed.append(number)
             written |= bands
-        apart = self.training or self.norms == "level"
+        apart = self.training or self.norms == "level" or self._mixes
         for number in needed:
             same = [number] if apart else [n for n in needed if passes[n].grid == passes[number].grid]
             if same[0] == number:
@@ -419,10 +424,6 @@ def _still_norms(model: nn.Module) -> Iterator[None]:
         for norm, (momentum, count) in zip(norms, before, strict=True):
             norm.momentum = momentum
             norm.num_batches_tracked.copy_(count)
-
-
-def _tell(text: str) -> None:
-    warnings.warn(text, stacklevel=5)
 
 
 INSIDE = "model."

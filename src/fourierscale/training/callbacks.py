@@ -17,7 +17,8 @@ from fourierscale.models.files import write_whole
 __all__ = ["EpochLog", "read_log", "thinned"]
 
 log = logging.getLogger(__name__)
-COLUMNS = ("epoch", "step", "lr", "loss", "val_loss", "val_acc", "val_scale_con", "seconds")
+MEASURED = ("val_loss", "val_acc", "val_scale_con", "val_iou", "val_error")
+COLUMNS = ("epoch", "step", "lr", "loss", *MEASURED, "seconds")
 
 
 class EpochLog(pl.Callback):
@@ -56,9 +57,8 @@ class EpochLog(pl.Callback):
             "seconds": f"{time.perf_counter() - self._started:.2f}",
         }
         if self._validated == trainer.current_epoch:
-            names = ("val_loss", "val_acc", "val_scale_con")
             metrics = trainer.callback_metrics
-            row |= {name: f"{float(metrics[name]):.6g}" for name in names if name in metrics}
+            row |= {name: f"{float(metrics[name]):.6g}" for name in MEASURED if name in metrics}
         if not trainer.is_global_zero:
             return
         self._write([*read_log(self.path), row])

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import ConfigDict, Field, Strict
 from pydantic.dataclasses import dataclass
 
-from fourierscale.data.protocols import bare_name
+from fourierscale.data.protocols import TaskName, bare_name
 from fourierscale.data.survey import FolderOptions
 from fourierscale.functional.enlarging import Enlarging
 from fourierscale.functional.resample import Kind
@@ -94,6 +94,8 @@ class DataConfig(FolderOptions):
         workers: Processes that decode images of a folder too large for memory.
         enlarge: How images reach a model of one input size, if not as the model says.
         on_device: Keep the images on the GPU if they fit.
+        task: What is learned: the class of each image, the class of each pixel, or another field.
+        ignore: Of masks, pixels of this number count for nothing.
     """
 
     protocol: str = "mnist-scale"
@@ -110,6 +112,8 @@ class DataConfig(FolderOptions):
     workers: Limit = 0
     enlarge: Enlarging | None = None
     on_device: Flag = True
+    task: TaskName = "classification"
+    ignore: Limit | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,6 +135,9 @@ class LossConfig:
         real: If above 0, batches are also passed downscaled as the data are, and this is the weight of the hinge
             between the two passes: for downscaling that is not ideal, where levels are not what downscaled images give.
         features: Weight of the equivariance error between the features of the two passes.
+        maps: Of tasks whose answer is a map, whether a step's loss is the mean over the maps of every level, or that of
+            the batch downscaled to one level, drawn for each step.
+        dice: Of segmentation, weight of the Dice loss beside the cross entropy.
     """
 
     hinge: Annotated[Hinge, WORD] = "none"
@@ -141,6 +148,8 @@ class LossConfig:
     follow: Weight = 0.0
     real: Weight = 0.0
     features: Weight = 0.0
+    maps: Literal["every", "one"] = "every"
+    dice: Weight = 0.0
 
     @property
     def two_passes(self) -> bool:
@@ -255,6 +264,9 @@ class Config:
     eval: EvalConfig = field(default_factory=EvalConfig)
 
     def __post_init__(self) -> None:
+        task = self.data.task
+        if self.loss.two_passes and task != "classification":
+            raise ConfigError(f"loss.real and loss.features are for classification: set both to 0 for {task}")
         if self.train.compile and self.loss.two_passes:
             raise ConfigError("the second pass of loss.real and loss.features is not compiled: set train.compile=false")
 

@@ -20,6 +20,9 @@ from fourierscale.data import (
     load_protocol,
     make_loader,
 )
+from fourierscale.data.errors import DataError
+from fourierscale.data.mask_folder import MaskSurvey
+from fourierscale.data.pair_loading import load_fields, load_masks
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.stored import SizedImages
 from fourierscale.models.registry import model_info
@@ -31,7 +34,9 @@ __all__ = ["ScaleDataModule", "load_splits"]
 log = logging.getLogger(__name__)
 
 
-def load_splits(config: Config, report: ProgressCallback | None = None, survey: Survey | None = None) -> ScaledSplits:
+def load_splits(
+    config: Config, report: ProgressCallback | None = None, survey: Survey | MaskSurvey | None = None
+) -> ScaledSplits:
     """The three sets of a config, augmented and enlarged as it says.
 
     Args:
@@ -40,11 +45,13 @@ def load_splits(config: Config, report: ProgressCallback | None = None, survey: 
         survey: The config's folder, if it was looked at already.
     """
     data = config.data
+    if data.task != "classification":
+        return _load_pairs(config, report, survey)
     try:
         info, augment = model_info(config.model.name), get_augmentation(data.augment, **data.augment_settings)
         check_mixed(config, data.enlarge or info.enlarge)
         splits = load_protocol(
-            data.protocol if survey is None else survey,
+            survey if isinstance(survey, Survey) else data.protocol,
             data_dir=data.data_dir,
             offline=data.offline,
             seed=data.seed,
@@ -67,6 +74,45 @@ def load_splits(config: Config, report: ProgressCallback | None = None, survey: 
             f"{splits.train.item_resolutions.max()}, set data.size to that"
         )
     splits.train.seed = config.train.seed  # draws augmentation; splits and resolutions keep the seed of the data
+    return splits
+
+
+def _load_pairs(config: Config, report: ProgressCallback | None, survey: Survey | MaskSurvey | None) -> ScaledSplits:
+    """Images with masks, or pairs of fields."""
+    data = config.data
+    try:
+        augment = get_augmentation(data.augment, **data.augment_settings)
+    except (ValueError, TypeError, DataError) as error:
+        raise ConfigError(str(error)) from None
+    still = [step.name for step in augment.steps if not step.takes_masks]
+    if still:
+        raise ConfigError(f"augmentation {data.augment!r} cannot move a mask with its image ({', '.join(still)})")
+    if data.mixed or data.enlarge is not None:
+        raise ConfigError("data.mixed and data.enlarge are for models that classify images of one size: leave them out")
+    if data.task == "field":
+        if augment.steps:
+            raise ConfigError("an equation may look another way once its fields are turned: set data.augment=none")
+        splits = load_fields(
+            data.protocol,
+            data_dir=data.data_dir,
+            folder=data,
+            seed=data.seed,
+            train_size=data.train_size,
+            report=report,
+        )
+    else:
+        splits = load_masks(
+            survey if isinstance(survey, MaskSurvey) else data.protocol,
+            data_dir=data.data_dir,
+            folder=data,
+            ignore=data.ignore,
+            seed=data.seed,
+            train_size=data.train_size,
+            augment=augment,
+            boundary=data.boundary or model_boundary(config),
+            report=report,
+        )
+    splits.train.seed = config.train.seed
     return splits
 
 

@@ -65,7 +65,8 @@ def evaluate(
     Several processes, if there are, share the work; each gets the result.
 
     Args:
-        model: Takes images, gives logits ``(B, levels, classes)`` or ``(B, classes)``.
+        model: Takes images, gives logits ``(B, levels, classes)`` or ``(B, classes)``; or maps, where the data ask for
+            them (see :func:`fourierscale.training.map_evaluation.evaluate_maps`).
         splits: The data; its protocol names R, and how images are downscaled.
         config: How many images, in which batches and precision.
         split: What to measure on. One temperature is fitted on validation images.
@@ -78,6 +79,10 @@ def evaluate(
     Returns:
         Plain numbers, ready for JSON.
     """
+    if splits.protocol.task != "classification":
+        from fourierscale.training.map_evaluation import evaluate_maps
+
+        return evaluate_maps(model, splits, config, split=split, seed=seed, device=device, report=report)
     started = time.perf_counter()
     where = torch.device(device) if device is not None else _device_of(model)
     was_training = model.training

@@ -13,9 +13,12 @@ from fourierscale.models.contract import as_levels
 __all__ = [
     "Hinge",
     "consistency_hinge",
+    "dice_loss",
     "level_cross_entropy",
     "level_divergence",
     "log_odds_hinge",
+    "map_cross_entropy",
+    "relative_error",
     "scale_loss",
 ]
 
@@ -164,3 +167,53 @@ def scale_loss(
     elif hinge != "none" and losses.shape[1] > 1:
         total = total + weight * consistency_hinge(losses, "mean" if hinge == "batch" else "sample")
     return total if levels == "sum" else total / losses.shape[1]
+
+
+def map_cross_entropy(maps: Tensor, shares: Tensor) -> Tensor:
+    r"""Cross entropy at every sample of a map, with what each sample is in shares.
+
+    .. math:: -\sum_{b, j, c} t_{bcj} \log \operatorname{softmax}(z)_{bcj} \Big/ \sum_{b, j, c} t_{bcj}
+
+    Args:
+        maps: Logits ``(B, classes, m, m)``.
+        shares: ``(B, classes, m, m)``; where they add up to less than 1, the rest counts for nothing.
+
+    >>> map_cross_entropy(torch.zeros(1, 2, 4, 4), torch.ones(1, 2, 4, 4) / 2).item()
+    0.6931...
+    """
+    total: Tensor = -(shares * maps.log_softmax(1)).sum() / shares.sum().clamp(min=1e-6)
+    return total
+
+
+def dice_loss(maps: Tensor, shares: Tensor) -> Tensor:
+    r"""How little the areas of the classes overlap with what they are to be, the mean over classes.
+
+    .. math:: \operatorname{mean}_c \Big(1 - \frac{2 \sum p_c t_c + 1}{\sum p_c + \sum t_c + 1}\Big)
+
+    with sums over all samples of the batch that count, so that a class of small area weighs as much as a large one.
+
+    Args:
+        maps: Logits ``(B, classes, m, m)``.
+        shares: As for :func:`map_cross_entropy`.
+
+    >>> sure = torch.tensor([[[[30.0]], [[-30.0]]]])
+    >>> dice_loss(sure, torch.tensor([[[[1.0]], [[0.0]]]])).item()
+    0.0
+    """
+    found = maps.softmax(1) * shares.sum(1, keepdim=True)
+    over = (0, *range(2, maps.ndim))
+    return (1 - (2 * (found * shares).sum(over) + 1) / (found.sum(over) + shares.sum(over) + 1)).mean()
+
+
+def relative_error(found: Tensor, wanted: Tensor) -> Tensor:
+    r"""Relative :math:`L^2` error of each field of a batch, ``(B,)``.
+
+    .. math:: \lVert y_b - t_b \rVert / \lVert t_b \rVert
+
+    >>> relative_error(torch.zeros(2, 1, 4, 4), torch.ones(2, 1, 4, 4))
+    tensor([1., 1.])
+    """
+    difference = torch.linalg.vector_norm((found - wanted).flatten(1), dim=1)
+    size = torch.linalg.vector_norm(wanted.flatten(1), dim=1)
+    error: Tensor = difference / size.clamp(min=torch.finfo(wanted.dtype).tiny)
+    return error

@@ -8,28 +8,29 @@ from typing import Any
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from fourierscale.data import Batch
 from fourierscale.data.protocols import Protocol
-from fourierscale.functional import downscale
-from fourierscale.metrics import ResolutionAccuracy, ScaleConsistency, one_pass_levels
 from fourierscale.metrics.mean import BatchMean
 from fourierscale.models import ImageModel
-from fourierscale.models.contract import as_levels
+from fourierscale.training.classification import Classification
 from fourierscale.training.config import Config
 from fourierscale.training.errors import NonFiniteLossError
 from fourierscale.training.graphs import GraphedTraining
-from fourierscale.training.losses import level_cross_entropy, scale_loss
+from fourierscale.training.maps import Fields, Segmentation
 from fourierscale.training.optim import lr_factor, make_optimizer
-from fourierscale.training.real import WithFeatures, draw_below, two_pass_penalty
+from fourierscale.training.tasks import Step, Task
 
-__all__ = ["ScaleModule"]
+__all__ = ["TASKS", "ScaleModule"]
+
+TASKS: dict[str, type[Task]] = {"classification": Classification, "segmentation": Segmentation, "field": Fields}
+"""What can be learned, by the names that protocols give."""
 
 REFRESH = 5  # steps between two looks at the losses; to log one takes as long as a step of a small net on a GPU
 REFRESH_GPU = 20  # there a look waits for all steps so far
-DROPOUT, LOWER = 2, 3  # which of the seed's streams; the data module's streams have other lengths
+DROPOUT = 2  # which of the seed's streams; the data module's streams have other lengths
 
 
 def identity(config: Config, images: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +50,7 @@ class ScaleModule(pl.LightningModule):
         config: Loss, optimizer, schedule, seed.
         steps_per_epoch: Batches of this process in an epoch.
         resolutions: Resolutions of the validation images.
-        protocol: Names the set R, and how images are downscaled.
+        protocol: Says the task, the set R, and how images are downscaled.
     """
 
     def __init__(
@@ -64,27 +65,25 @@ class ScaleModule(pl.LightningModule):
         self.model = model
         self.config = config
         self.steps_per_epoch = steps_per_epoch
-        self.equivariance = protocol.equivariance
-        self.downscaling = protocol.kind, protocol.boundary
+        self.task = TASKS[protocol.task](config, protocol, resolutions)
         decay = config.optim.ema_decay
         self.average: AveragedModel | None = None
         if decay > 0:
             follow = get_ema_multi_avg_fn(decay)  # type: ignore[no-untyped-call]
             self.average = AveragedModel(model, multi_avg_fn=follow, use_buffers=True)
             self.average.requires_grad_(False)
-        self.train_loss, self.val_loss = BatchMean(), BatchMean()
-        self.accuracy, self.consistency = ResolutionAccuracy(resolutions), ScaleConsistency()
+        self.train_loss = BatchMean()
         self.total_batches: int | None = None  # of the validation set, in all processes
         self.images: dict[str, Any] = {}  # which images these are, for checkpoints to say
         self.computed: dict[str, Any] = {}  # on what and how exactly this is computed, likewise
         self._losses: list[tuple[Tensor, int, int]] = []  # those nobody has looked at, with images and resolution
-        self._columns: dict[int, list[int]] = {}
         self._graphs: dict[str, GraphedTraining] = {}
 
     @property
-    def final(self) -> nn.Module:
+    def final(self) -> ImageModel:
         """The model that is validated, tested and saved: the average of the weights, if there is one."""
-        return self.model if self.average is None else self.average.module
+        model: Any = self.model if self.average is None else self.average.module
+        return model  # type: ignore[no-any-return]
 
     def configure_optimizers(self) -> Any:
         """Optimizer and schedule of the config."""
@@ -123,42 +122,18 @@ class ScaleModule(pl.LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of one batch."""
-        if self.config.loss.two_passes:
-            loss = self._two_passes(batch, batch_idx)
-        else:
-            loss = self._loss(self._forward(batch.images), batch.labels)
+        step = Step(self._forward, self._words(batch_idx), lambda: self._seed(batch_idx))
+        loss = self.task.loss(step, batch)
         self._losses.append((loss.detach(), len(batch.labels), batch.resolution))
         if self._looks(batch_idx):
             self._add_up(batch_idx)
         return loss
 
-    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        of = self.config.loss
-        return scale_loss(logits.float(), labels, of.hinge, of.weight, of.margin, of.levels, of.follow, of.smoothing)
-
-    def _two_passes(self, batch: Batch, batch_idx: int) -> Tensor:
-        """The mean loss of the images and of the images downscaled to a resolution that is drawn, and a penalty."""
-        own = self._forward(batch.images)
-        resolution = draw_below((*self._words(batch_idx), LOWER), batch.resolution, self.equivariance)
-        if resolution is None:
-            return self._loss(own[0], batch.labels)
-        kind, boundary = self.downscaling
-        self._seed(batch_idx)  # the same dropout in both passes
-        small = self._forward(downscale(batch.images, resolution, kind, boundary=boundary), "small")
-        of = self.config.loss
-        both = (self._loss(own[0], batch.labels) + self._loss(small[0], batch.labels)) / 2
-        return both + two_pass_penalty(own, small, batch.labels, of.real, of.features, of.margin)
-
     def _forward(self, x: Tensor, which: str = "own") -> Any:
-        """The model's training pass; as CUDA graphs where one process trains on one GPU in single precision."""
-        train = self.config.train
-        graphs = (
-            train.cuda_graphs
-            and not train.compile
-            and self.trainer.precision == "32-true"
-            and self.trainer.world_size == 1
-        )
-        model = WithFeatures(self.model) if self.config.loss.two_passes else self.model
+        """The training pass; as CUDA graphs where one process trains on one GPU in single precision."""
+        train, single = self.config.train, self.trainer.precision == "32-true"
+        graphs = train.cuda_graphs and not train.compile and single and self.trainer.world_size == 1
+        model = self.task.training_pass(self.model)
         if not (graphs and x.is_cuda):
             return model(x)
         if which not in self._graphs:
@@ -201,37 +176,23 @@ class ScaleModule(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Forget the last validation."""
-        for metric in (self.val_loss, self.accuracy, self.consistency):
-            metric.reset()
+        self.task.reset()
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
-        """Measure one batch, all levels from one pass."""
+        """Measure one batch."""
         if self.total_batches is not None:
             number = self.global_rank + batch_idx * self.trainer.world_size
             if number >= self.total_batches:  # repeated so that every process has equally many
                 return
-        logits = as_levels(self.final(batch.images)).float()
-        losses = level_cross_entropy(logits, batch.labels)
-        self.val_loss.update(losses[:, -1].mean(), len(losses))
-        self.accuracy.update(logits[:, -1], batch.labels, batch.resolution)
-        self.consistency.update(losses, self._below(batch.resolution))
+        self.task.update(self.final, batch)
 
     def on_validation_epoch_end(self) -> None:
         """Log what matters; weights that give no finite loss must not become a checkpoint."""
-        loss = self.val_loss.compute()
-        if not math.isfinite(float(loss)):
+        found = self.task.compute()
+        if not math.isfinite(float(found["val_loss"])):
             raise self._not_finite(f"loss on validation images is infinite or NaN after epoch {self._epoch}")
-        self.log("val_loss", loss)
-        self.log("val_acc", self.accuracy.compute()["mean"].float(), prog_bar=True)
-        consistency = self.consistency.compute()
-        if consistency["count"] > 0:
-            self.log("val_scale_con", consistency["mean"].float(), prog_bar=True)
-
-    def _below(self, resolution: int) -> list[int]:
-        """The levels that stand for the resolutions below; of those that have none nothing is said here."""
-        if resolution not in self._columns:
-            self._columns[resolution] = list(one_pass_levels(self.model, resolution, self.equivariance).values())
-        return self._columns[resolution]
+        for name, value in found.items():
+            self.log(name, value, prog_bar=name != "val_loss")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say which run this is, in plain values, so that a checkpoint loads without unpickling code."""

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from fourierscale.nn import LevelBatchNorm, ScaleActivation1d, ScaleActivation2d, ScaleActivation3d
+from fourierscale.nn import (
+    LevelBatchNorm,
+    ScaleActivation1d,
+    ScaleActivation2d,
+    ScaleActivation3d,
+    ScaleMerge1d,
+    ScaleMerge2d,
+    ScaleMerge3d,
+)
 from fourierscale.training.config import OptimConfig
 
 __all__ = ["lr_factor", "make_optimizer", "parameter_groups"]
@@ -18,6 +26,9 @@ NOT_MATRICES = (
     ScaleActivation1d,
     ScaleActivation2d,
     ScaleActivation3d,
+    ScaleMerge1d,
+    ScaleMerge2d,
+    ScaleMerge3d,
     LevelBatchNorm,
     nn.LayerNorm,
     nn.GroupNorm,

@@ -16,10 +16,34 @@ __all__ = ["draw_anytime", "draw_metrics", "level_values"]
 SMALL: dict[str, Any] = {"textcoords": "offset points", "fontsize": 8}
 
 
+OF_MAPS = {
+    "segmentation": (("mean IoU", "iou_per_resolution"), ("boundary score", "boundary_per_resolution")),
+    "field": (
+        ("relative L2 error", "error_per_resolution"),
+        ("the same of strided data", "strided_error_per_resolution"),
+    ),
+}
+"""What is drawn of maps."""
+
+
 def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> None:
-    """Draw accuracy and loss over resolution, and the loss of every level, into a PNG."""
+    """Draw accuracy and loss over resolution, and the loss of every level, into a PNG; of maps, what their task has."""
     from matplotlib.figure import Figure
 
+    task = metrics.get("task", "classification")
+    if task != "classification":
+        figure = Figure(figsize=(5, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for place, (label, key) in enumerate(OF_MAPS[task]):
+            points = _points(metrics[key])
+            if points[0]:
+                axes.plot(*points, marker="os"[place], markersize=4, label=label, color=("#1f5fa8", "#b5482a")[place])
+        axes.set(xlabel="resolution", title=title)
+        axes.legend(frameon=False, fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        figure.savefig(path, dpi=150)
+        return
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     accuracy, loss = _points(metrics["accuracy_per_resolution"]), _points(metrics["loss_per_resolution"])

@@ -30,10 +30,12 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 
 from fourierscale.data import ScaledSplits
+from fourierscale.data.paired import PairedDataset
 from fourierscale.data.progress import ProgressCallback
 from fourierscale.data.protocols import Protocol
 from fourierscale.models import ImageModel, ScaleClassifier, load_trained, transfer_weights
 from fourierscale.models.files import write_whole
+from fourierscale.models.maps import MapModel
 from fourierscale.models.registry import create_model, model_info
 from fourierscale.models.saved import save_model, versions
 from fourierscale.training.callbacks import EpochLog, read_log, thinned
@@ -49,7 +51,7 @@ from fourierscale.training.config import Config
 from fourierscale.training.datamodule import ScaleDataModule, batch_count, check_mixed, load_splits
 from fourierscale.training.errors import CheckpointError, ConfigError, LostProcessError, NoMemoryError, StoppedError
 from fourierscale.training.evaluation import evaluate
-from fourierscale.training.module import REFRESH, ScaleModule
+from fourierscale.training.module import REFRESH, TASKS, ScaleModule
 from fourierscale.training.precision import processor, resolve_precision
 
 __all__ = ["is_first_process", "resolve_model", "train"]
@@ -141,6 +143,8 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
                 f"loss.real and loss.features need a classifier with levels, and {config.model.name} has none: "
                 "set both to 0"
             )
+        if isinstance(model, MapModel) and isinstance(splits.train, PairedDataset):
+            model.scale.copy_(splits.train.target_scale())
         precision = resolve_precision(config.train)
         trainer = _trainer(config, root, precision)
         device = trainer.strategy.root_device
@@ -285,6 +289,9 @@ def resolve_model(config: Config, protocol: Protocol, classes: int, channels: in
             overrides[option] = value
     for option, values in (("resolutions", protocol.equivariance), ("image_resolutions", protocol.resolutions)):
         free = option in info.options and option not in overrides
+        if free and protocol.task != "classification" and list(info.default(option)) != list(values):
+            overrides[option] = list(values)
+            continue
         if free and (protocol.shape is not None or max(info.default(option)) != max(protocol.resolutions)):
             overrides[option] = list(values)
     return dataclasses.replace(config, model=dataclasses.replace(config.model, overrides=overrides))
@@ -350,15 +357,15 @@ def _begin_with(model: ImageModel, start: str) -> None:
 
 
 def _trainer(config: Config, root: Path, precision: str) -> pl.Trainer:
-    train = config.train
+    train, task = config.train, TASKS[config.data.task]
     progress = sys.stderr.isatty() if train.progress is None else train.progress
     callbacks: list[pl.Callback] = [
         EpochLog(root / "log.csv"),
         ModelCheckpoint(
             root / BEST.parent,
             "best",
-            monitor="val_acc",
-            mode="max",
+            monitor=task.score,
+            mode=task.best,
             enable_version_counter=False,
             save_weights_only=True,
         ),

@@ -17,12 +17,13 @@ def model_name(row: TableRow) -> str | None:
     return next((s.removeprefix("model.name=") for s in row.settings if s.startswith("model.name=")), None)
 
 
+PAPERS = [table for table in TABLES.values() if table.paper.number]  # others are of tasks that the paper has not
 ROWS = [(table, row) for table in TABLES.values() for row in table.rows]
 
 
 def test_every_row_of_the_paper_is_a_row_of_ours() -> None:
     assert sum(len(paper.rows) for paper in PAPER.values()) == 80
-    own = {table.paper.number: table for table in TABLES.values() if not table.other_protocol}
+    own = {table.paper.number: table for table in PAPERS if not table.other_protocol}
     assert set(own) == set(PAPER)
     for number, paper in PAPER.items():
         assert [column.key for column in own[number].columns] == list(paper.columns)
@@ -30,7 +31,7 @@ def test_every_row_of_the_paper_is_a_row_of_ours() -> None:
         assert all(len(figures) == len(paper.columns) for figures in paper.rows.values())
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
+@pytest.mark.parametrize("table", PAPERS, ids=lambda table: table.name)
 def test_ours_has_two_recipes_and_baselines_two_augmentations(table: Table) -> None:
     keys = [row.key for row in table.rows]
     assert len(set(keys)) == len(keys)

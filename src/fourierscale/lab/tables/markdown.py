@@ -33,7 +33,7 @@ __all__ = ["fill_page", "write_tables"]
 MARKED = re.compile(r"<!-- table: (?P<what>[^>]+?) -->\n.*?(?P<end><!-- end|(?=<!-- table:)|\Z)", re.DOTALL)
 BENCH = "bench"
 METRICS = ("accuracy", "scale_con", "equi_err", "ece")
-LOWER, ROUNDING = ("equi_err", "ece"), 1e-9
+LOWER, ROUNDING = ("equi_err", "ece", "error_per_resolution", "strided_error_per_resolution"), 1e-9
 PRECISION = {"highest": "float32", "high": "TF32", "bfloat16": "bfloat16"}
 MODES = {"train": "training step", "inference": "inference"}
 WHERE = ("device", "torch", "triton", "python", "commit")
@@ -119,7 +119,11 @@ def _results(measured: Measured, words: Sequence[str]) -> Grid:
     if not whole:
         ours = [figures for row, figures in zip(rows, cells, strict=True) if row.paper == OURS]
         return [head, *lines, *([f'the paper, "{OURS}"', *map(_printed, figures)] for figures in ours[:1])]
-    printed = [] if table.other_protocol else [place for place, column in enumerate(columns) if column.key != "ece"]
+    printed = (
+        []
+        if table.other_protocol or not table.paper.rows
+        else [place for place, column in enumerate(columns) if column.key != "ece"]
+    )
     for line, figures in zip(lines, cells, strict=True):
         counts = sorted({len(cell.values) for cell in figures})
         line[1:1] = [f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])]
@@ -306,7 +310,7 @@ KINDS: dict[str, Callable[[Measured, Sequence[str]], Grid]] = {
 def _best(cells: Iterable[Cell]) -> list[Cell]:
     """Those with the best mean of a column; errors of equivariance that are rounding are all equally good."""
     known = [cell for cell in cells if cell.mean is not None]
-    sign = -1 if known and known[0].metric in LOWER else 1
+    sign = -1 if known and known[0].metric.partition(".")[0] in LOWER else 1
     worth = [sign * max(float(cell.mean or 0), ROUNDING if cell.metric == "equi_err" else 0) for cell in known]
     return [cell for cell, value in zip(known, worth, strict=True) if value == max(worth)]
 

@@ -122,7 +122,7 @@ def _not_run(tables: Sequence[tuple[Table, Sequence[Sequence[Cell]]]]) -> str:
 
 
 def _about(table: Table) -> str:
-    number = f"Table {table.paper.number} of the paper"
+    number = f"Table {table.paper.number} of the paper" if table.paper.number else "Not in the paper"
     if table.other_protocol:
         number = f"As table {table.paper.number} of the paper, on other images: its STL-10 figures are no target here"
     return f"<p>{number}. Protocol <code>{table.protocol}</code>. {escape(table.note)}</p>"

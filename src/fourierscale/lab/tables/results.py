@@ -21,10 +21,13 @@ MEASURED = (
     *("accuracy", "accuracy_standard_error", "scale_con", "scale_con_standard_error", "scale_con_images"),
     *("equi_err", "equi_err_max", "equi_err_pairs", "ece", "ece_after_temperature", "level_difference"),
     *("accuracy_over_resolution", "loss_per_level", "levels_from_one_pass", "images"),
-    *("precision", "device", "epochs", "train_seconds"),
+    *("precision", "device", "epochs", "train_seconds", "task"),
+    *("iou", "iou_per_resolution", "iou_per_class", "boundary", "boundary_per_resolution"),
+    *("agreement", "agreement_per_resolution", "error", "error_per_resolution", "strided_error_per_resolution"),
 )
-CURVES, POINTS = ("epoch", "loss", "val_acc"), 20
-WORDS, TABLES = ("precision", "device"), ("accuracy_over_resolution", "loss_per_level")
+MAIN = {"classification": "accuracy", "segmentation": "iou", "field": "error"}
+CURVES, POINTS = ("epoch", "loss", "val_acc", "val_iou", "val_error"), 20
+WORDS, TABLES = ("precision", "device", "task"), ("accuracy_over_resolution", "loss_per_level")
 MISSING = ("level_difference", "train_seconds")  # may be None
 NO_RESULT = (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError, ConfigError)
 
@@ -53,6 +56,13 @@ class Result:
     def seed(self) -> int:
         """The seed of initial weights, order, augmentation and dropout."""
         return self.config.train.seed
+
+    def figure(self, metric: str) -> float | None:
+        """A measure by its name, with dots where it is one of several: ``"iou_per_class.pet.48"``."""
+        value: Any = self.metrics
+        for name in metric.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return None if value is None else float(value)
 
 
 @dataclass(frozen=True)
@@ -92,8 +102,9 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
             if not path.is_file():
                 raise TypeError("a pipe or a device, and no file")
             data = slim(json.loads(path.read_text(encoding="utf-8")))
-            _check(data)
-            config, name = Config.from_dict(data["config"]), path.relative_to(root).with_suffix("").as_posix()
+            config = Config.from_dict(data["config"])
+            _check(data, MAIN[config.data.task])
+            name = path.relative_to(root).with_suffix("").as_posix()
             result = Result(name, recipe_key(config), config, data["metrics"], data["versions"], data["history"])
         except NO_RESULT as error:
             problems.append(f"{path}: not a result ({type(error).__name__}: {' '.join(str(error).split())[:120]})")
@@ -102,13 +113,15 @@ def read_results(folder: str | os.PathLike[str]) -> Results:
     return Results(tuple(found), tuple(problems))
 
 
-def _check(data: Mapping[str, Any]) -> None:
-    """Refuse, with a ``TypeError``, measures of another kind than pages can show."""
+def _check(data: Mapping[str, Any], main: str) -> None:
+    """Refuse, with a ``TypeError``, measures of another kind than pages can show; ``main`` has to be there."""
     metrics, curves = data["metrics"], data["history"]
-    for name, value in {"accuracy": None, **metrics}.items():
-        if name in TABLES:
+    for name, value in {main: None, **metrics}.items():
+        if name in TABLES or name.endswith("_per_resolution"):
             fine = isinstance(value, Mapping) and all(_is_number(part) or part is None for part in value.values())
             fine = fine and all(_is_number(float(place)) for place in value)
+        elif name == "iou_per_class":
+            fine = isinstance(value, Mapping) and all(isinstance(part, Mapping) for part in value.values())
         elif name in WORDS:
             fine = isinstance(value, str)
         else:
@@ -212,7 +225,8 @@ def over_resolution(metrics: Mapping[str, Any], least: int = 100) -> dict[str, f
 def _thinned(history: Mapping[str, list[float | None]]) -> dict[str, Any]:
     """A few points of the curves that the report draws, validated epochs where there are some."""
     epochs = range(len(history.get("epoch", ())))
-    validated = [row for row in epochs if history.get("val_acc") and history["val_acc"][row] is not None]
+    scores = next((history[name] for name in CURVES[2:] if history.get(name)), ())
+    validated = [row for row in epochs if scores and scores[row] is not None]
     rows = validated or list(epochs)
     step = max(1.0, (len(rows) - 1) / (POINTS - 1))
     rows = [rows[round(step * number)] for number in range(min(len(rows), POINTS))]

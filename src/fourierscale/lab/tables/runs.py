@@ -154,6 +154,8 @@ def resolved(config: Config) -> Config:
         return config
     try:
         protocol = find_protocol(config.data.protocol)
+        if protocol.task != "classification":
+            return resolve_model(config, protocol, len(protocol.classes), len(protocol.mean))
         dataset = find_dataset(protocol.dataset)
         return resolve_model(config, protocol, len(dataset.classes), dataset.shape[0])
     except (DataError, ValueError) as error:  # a protocol or a model that does not exist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import zlib
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -30,7 +31,10 @@ def row_class(row: TableRow) -> str:
     if row.ours:
         paper = "row-paper dashed" if key.endswith("-level") else "row-paper"
         return "row-best" if key.startswith("ours-best") else paper
-    place = [*dict.fromkeys(model.key for model in (*DIGITS, *COLOUR))].index(key) % COLOURS
+    known = [*dict.fromkeys(model.key for model in (*DIGITS, *COLOUR))]
+    if key not in known:  # a table that the paper has not
+        return "row-best" if key.endswith("exact") else f"row-{zlib.crc32(key.encode()) % COLOURS}"
+    place = known.index(key) % COLOURS
     return f"row-{place} dashed" if key != row.key else f"row-{place}"
 
 
@@ -42,7 +46,7 @@ def charts(table: Table, results: Results) -> str:
     column = table.columns[0]
     found = [(row, results.of(cell_key(row, column))) for row in table.rows]
     found = [(row, runs) for row, runs in found if runs]
-    if not found:
+    if not found or "accuracy" not in found[0][1][0].metrics:
         return ""
     of = f" ({column.title})" if column.settings else ""
     levelled = [(row, runs) for row, runs in found if runs[0].metrics.get("levels_from_one_pass")]

@@ -73,8 +73,8 @@ def row_cells(table: Table, row: TableRow, results: Results, columns: Sequence[C
     """The figures of a row, column by column; those of the table if none are named."""
     cells = []
     for column in columns or table.columns:
-        values = [result.metrics.get(column.metric) for result in results.of(cell_key(row, column))]
-        measured = tuple(float(value) for value in values if value is not None)
+        values = [result.figure(column.metric) for result in results.of(cell_key(row, column))]
+        measured = tuple(value for value in values if value is not None)
         cells.append(Cell(column.metric, measured, table.paper.figure(row.paper, column.key)))
     return cells
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from fourierscale.lab.tables.map_tables import MAP_TABLES
 from fourierscale.lab.tables.paper import PAPER
 from fourierscale.lab.tables.rows import (
     COLOUR,
@@ -198,6 +199,7 @@ TABLES: dict[str, Table] = {
         _digits("mnist-bicubic", "6", "non-ideal downscaling, bicubic", note=BLUR),
         _made(),
         *(_colour(images, variant) for images in COLOURS for variant in VARIANTS),
+        *MAP_TABLES,
     )
 }
 
