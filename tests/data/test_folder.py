@@ -184,3 +184,14 @@ def test_mutated_images_decode_or_raise_a_data_error(tmp_path: Path, data: st.Da
         assert decode_image(path, max_pixels=1 << 20).shape[0] == 3
     except DataError:
         return
+
+
+def test_photographs_of_telephones_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 4)).save(tmp_path / name / "1.png")
+    (tmp_path / "a" / "2.HEIC").write_bytes(b"x")
+    assert "1 HEIC files left out: convert them to JPEG or PNG first" in ImageFolder(tmp_path).notes
+    (tmp_path / "a" / "1.png").unlink()
+    with pytest.raises(MissingDataError, match="convert its HEIC files"):
+        ImageFolder(tmp_path)

