@@ -16,7 +16,15 @@ from PIL import Image
 
 import fourierscale
 from fourierscale.cli import main
-from fourierscale.models import list_models, load_model, model_info, read_info
+from fourierscale.models import (
+    list_models,
+    list_pretrained,
+    load_model,
+    load_pretrained,
+    model_info,
+    pretrained_info,
+    read_info,
+)
 from fourierscale.training import train
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -213,6 +221,11 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
     assert max(map(len, rows.values())) < 80
     assert all(word in rows["scalenet-mnist"] for word in ("593,530", "any size"))
     assert all(word in rows["cnn-mnist"] for word in ("494,549", "70.1 M", "zero to 28"))
+    for name in list_pretrained():
+        metrics = pretrained_info(name)["metrics"]
+        line = next(line for line in out.partition("weights that ship")[2].splitlines() if line.startswith(f"{name} "))
+        assert f"{metrics['accuracy']:.4f}" in line
+        assert f"{sum(p.numel() for p in load_pretrained(name).parameters()):,}" in line
     for name in list_models():
         users = out.partition(f"- {model_info(name).citation}\n")[2].partition("\n")[0]
         assert name in users.strip().split(", ")
