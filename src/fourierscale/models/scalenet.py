@@ -89,7 +89,7 @@ class ScaleNet(nn.Module):
             raise ValueError(f"widths must be a list with the channels of each block, got {widths!r}")
         self.in_channels = positive(in_channels, "in_channels")
         self.door = ToCoefficients(2, boundary)
-        self.levels = Levels(resolutions)
+        self.levels = levels_of_images(resolutions)
         kernels, pools = _per_block(kernel_size, widths, "kernel_size"), _per_block(pool, widths, "pool")
         own = max(self.levels.highest) if reference_size is None else positive(reference_size, "reference_size")
         reference = period(own, boundary)
@@ -143,6 +143,19 @@ class ScaleNet(nn.Module):
     def boundary(self) -> Boundary:
         """What lies beyond the image's edge."""
         return self.door.boundary
+
+
+def levels_of_images(resolutions: Resolutions) -> Levels:
+    """The levels, unless they are those of signals or volumes, of which no image net can be made."""
+    given = resolutions if isinstance(resolutions, (list, tuple)) else ()
+    levels = Levels(resolutions)
+    for box in (*given, *(() if levels.is_open else levels.resolutions)):
+        if not isinstance(box, int) and len(box) != 2:
+            raise ValueError(
+                f"expected resolutions as ints or (height, width), got {box}: nets for signals and volumes are made "
+                "of LocalFourierConv1d and ScaleActivation1d, or LocalFourierConv3d and ScaleActivation3d"
+            )
+    return levels
 
 
 def _per_block(value: int | Sequence[int], widths: Sequence[int], name: str) -> list[int]:
