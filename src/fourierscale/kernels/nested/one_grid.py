@@ -124,7 +124,7 @@ def forward_piece(coeffs: Tensor, target: Tensor, affine: tuple[Tensor, Tensor],
     """Write the value of a piece.
 
     Args:
-        coeffs: What is read, ``(S, n_1, ..., n_d, q)``, contiguous, without the mean where an instance norm replaces it.
+        coeffs: What is read, ``(S, n_1, ..., n_d, q)``, contiguous, less the mean where an instance norm replaces it.
         target: Where the value goes, ``(S, n'_1, ..., n'_d, q)``.
         affine: Scale and shift, ``(levels, S, q)``, or nothing.
         task: What to do.
