@@ -28,7 +28,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Cases or groups; or a suite (baselines, boundary, data, limits, transforms) and names in it."
+            help="Cases or groups; or a suite (baselines, boundary, data, limits, photos, transforms) and names in it."
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,
