@@ -11,6 +11,7 @@ from fourierscale.lab.bench.data import measure_data
 from fourierscale.lab.bench.limits import measure_limits
 from fourierscale.lab.bench.measure import measure_cases
 from fourierscale.lab.bench.nested import measure_nested
+from fourierscale.lab.bench.photos import measure_photos
 from fourierscale.lab.bench.suites import Settings
 from fourierscale.lab.bench.transforms import measure_transforms
 
@@ -24,5 +25,6 @@ SUITES = {
     "data": measure_data,
     "limits": measure_limits,
     "nested": measure_nested,
+    "photos": measure_photos,
     "transforms": measure_transforms,
 }
