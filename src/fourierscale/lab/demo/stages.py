@@ -28,6 +28,7 @@ __all__ = ["Demo", "DemoSettings", "Entry", "Listener", "run_demo"]
 
 PROTOCOL, PRETRAINED = "mnist-scale", "scalenet-mnist"
 TINY = "scalenet-tiny"
+OURS = ("model.overrides.cells=4",)  # chosen on validation digits: more accurate than the small CNN in the same time
 CNN = ("model.name=cnn-small", "data.batch_size=64", "optim.lr=5e-3", "optim.schedule=onecycle")
 
 
@@ -172,7 +173,7 @@ def run_demo(
         model, metrics, _ = _train("mnist-baseline", [*CNN, f"train.epochs={settings.cnn_epochs}"], demo, listener)
         cnn = measured("small CNN", "cnn", "trained just now", model, metrics)
     with stage(f"train and measure {TINY}"):
-        own = [f"train.epochs={settings.tiny_epochs}", *settings.tiny_settings]
+        own = [f"train.epochs={settings.tiny_epochs}", *OURS, *settings.tiny_settings]
         model, metrics, demo.epochs = _train("tiny", own, demo, listener, folder / TINY)
         tiny = measured("ours, tiny", "tiny", "trained just now", model, metrics)
     demo.entries = [ours, tiny, cnn]
