@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+READY_SLOW := $(VENV)/.ready-slow
 
 .PHONY: demo test test-slow test-gpu lint hooks attack soak bench tables docs wheel clean help
 
@@ -12,7 +13,7 @@ demo: $(READY)  ## the main job: measure the shipped weights, train two small ne
 test: lint  ## style, types, tests and every example in the documentation
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-test-slow: $(READY)  ## the tests that take minutes
+test-slow: $(READY_SLOW)  ## the tests that take minutes, with models of other libraries
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow --numprocesses 2
 
 test-gpu: $(READY)  ## the tests that need a CUDA device
@@ -61,4 +62,8 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # on all cores, pip would use one; some files are templates
+	@touch $@
+
+$(READY_SLOW): tests/requirements-slow.txt $(READY)
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --requirement tests/requirements-slow.txt
 	@touch $@

@@ -58,7 +58,8 @@ def test_the_shipped_net_is_found_equivariant_and_three_files_are_written(digits
         r"scalenet-mnist is equivariant to \de-1\d through all 10 layers, 8 to 13 px against 28\.", printed
     )
     assert "2 test images of mnist-scale" in printed
-    assert "ScaleHead(head)" in printed
+    assert "head ScaleHead" in printed
+    assert "normalised by mean 0.0607 and std 0.2161" in printed
     assert "same class" in printed
     told = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert told["accuracy"] is not None
@@ -218,3 +219,29 @@ def test_several_models_are_audited_one_after_the_other(digits, tmp_path, capsys
     assert printed.index("cnn-small breaks first") < printed.index("scalenet-mnist is equivariant")
     for folder in ("1-cnn-small", "2-scalenet-mnist"):
         assert json.loads((tmp_path / "out" / folder / "audit.json").read_text())["layers"]
+
+
+def test_a_narrow_terminal_keeps_the_path_and_the_normalisation_is_that_of_the_user(digits, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "70")
+    arguments = ["audit", "scalenet-tiny", *QUICK, "--data-dir", str(digits), "--mean", "0.5", "--std", "0.25"]
+    assert main([*arguments, "--device", "cpu"]) == 0
+    printed = capsys.readouterr().out
+    assert "normalised by mean 0.5 and std 0.25" in printed
+    assert all(f"net.blocks.{block}.{layer} " in printed for block in (0, 1) for layer in (0, 1))
+    assert main(["audit", "scalenet-tiny", "--device", "abacus", "--offline"]) == 2
+    assert "cannot compute on abacus" in capsys.readouterr().err
+
+
+def test_bad_files_of_a_folder_are_left_out_if_asked(tmp_path, capsys):
+    from PIL import Image
+
+    for name in ("a", "b"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            colours = torch.randint(0, 255, (40, 40, 3), generator=torch.Generator().manual_seed(number))
+            Image.fromarray(colours.byte().numpy()).save(tmp_path / "photos" / name / f"{number}.png")
+    (tmp_path / "photos" / "a" / "bad.png").write_text("no image")
+    arguments = ["audit", "made_here:colour", "--data", "photos", "--images", "2", "--kinds", "ideal"]
+    assert main(arguments) == 2
+    assert "--skip-bad" in capsys.readouterr().err
+    assert main([*arguments, "--skip-bad"]) == 0

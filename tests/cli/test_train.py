@@ -14,8 +14,17 @@ import pytest
 import torch
 from PIL import Image
 
+import fourierscale
 from fourierscale.cli import main
-from fourierscale.models import list_models, load_model, model_info, read_info
+from fourierscale.models import (
+    list_models,
+    list_pretrained,
+    load_model,
+    load_pretrained,
+    model_info,
+    pretrained_info,
+    read_info,
+)
 from fourierscale.training import train
 from tests.training.small_runs import small_config, small_splits, write_digits
 
@@ -198,6 +207,11 @@ def test_a_training_begins_with_the_weights_of_another(
     assert "nowhere is no file or folder" in capsys.readouterr().err
 
 
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"fourierscale {fourierscale.__version__}\n"
+
+
 def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models"]) == 0
     out = capsys.readouterr().out
@@ -207,6 +221,11 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
     assert max(map(len, rows.values())) < 80
     assert all(word in rows["scalenet-mnist"] for word in ("593,530", "any size"))
     assert all(word in rows["cnn-mnist"] for word in ("494,549", "70.1 M", "zero to 28"))
+    for name in list_pretrained():
+        metrics = pretrained_info(name)["metrics"]
+        line = next(line for line in out.partition("weights that ship")[2].splitlines() if line.startswith(f"{name} "))
+        assert f"{metrics['accuracy']:.4f}" in line
+        assert f"{sum(p.numel() for p in load_pretrained(name).parameters()):,}" in line
     for name in list_models():
         users = out.partition(f"- {model_info(name).citation}\n")[2].partition("\n")[0]
         assert name in users.strip().split(", ")
@@ -215,6 +234,10 @@ def test_models_are_listed_line_by_line_and_their_citations_whole(capsys: pytest
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["train"], "say what to train: a folder of images"),
+        (["audit", "cnn-small", "--mean", "a"], "--mean takes numbers with commas between, got a"),
+        (["evaluate", "RUN", "--std", "1,2"], "--std takes 1 number or 1, got 2"),
+        (["evaluate", "RUN", "--std", "0"], "as many means as positive stds"),
         (["train", "--config", "tinny"], "did you mean 'tiny'?"),
         (["train", "--set", "optim.lrr=2"], "no field optim.lrr: did you mean 'lr'?"),
         (["train", "--model", "scalenet-tyny"], "did you mean 'scalenet-tiny'?"),
@@ -250,7 +273,12 @@ def test_a_mistake_gives_one_line_and_status_2(
     (tmp_path / "text.png").write_text("no image")
     (tmp_path / "empty").mkdir()
     Image.new("L", (3, 3)).save(tmp_path / "dot.png")
-    if arguments[0] not in ("predict", "explore") and "--resume" not in arguments and "--config" not in arguments:
+    if (
+        arguments != ["train"]
+        and arguments[0] not in ("predict", "explore")
+        and "--resume" not in arguments
+        and "--config" not in arguments
+    ):
         arguments = [*arguments, "--data-dir", str(digits)]
     assert main([str(run) if part == "RUN" else part for part in arguments]) == 2
     captured = capsys.readouterr()

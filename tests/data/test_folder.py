@@ -203,3 +203,14 @@ def test_a_pipe_among_images_is_named_instead_of_waited_for(tmp_path: Path) -> N
         assert survey_folder(tmp_path).bad == {2: "a pipe or a device, and no file"}
     finally:
         writer.cancel()
+
+
+def test_photographs_of_telephones_are_named(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (4, 4)).save(tmp_path / name / "1.png")
+    (tmp_path / "a" / "2.HEIC").write_bytes(b"x")
+    assert "1 HEIC files left out: convert them to JPEG or PNG first" in ImageFolder(tmp_path).notes
+    (tmp_path / "a" / "1.png").unlink()
+    with pytest.raises(MissingDataError, match="convert its HEIC files"):
+        ImageFolder(tmp_path)

@@ -91,6 +91,29 @@ def test_existing_cnn(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
         assert 0.01 < float(table[name][4]) < 0.5  # of the CNN's output: near it, not the same
 
 
+@pytest.mark.slow
+def test_monai_unets(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("monai", exc_type=ImportError)
+    lines = printed("monai_unets.py", capsys, monkeypatch).splitlines()
+    cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in lines if "│" in line]
+    assert [row[:2] for row in cells] == [
+        [what, net] for what in ("image", "volume") for net in ["alone"] * 2 + ["exact"] * 2
+    ]
+    for _, net, _, error, share, _ in cells:
+        assert float(error) < EXACT if net == "exact" else float(error) > 0.05
+        assert share == "100.00 %" if net == "exact" else float(share.rstrip(" %")) < 95
+
+
+@pytest.mark.slow
+def test_transformers_resnet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", exc_type=ImportError)
+    table = rows(printed("transformers_resnet.py", capsys, monkeypatch))
+    assert list(table) == ["logits of level 64", "stage1, 32 x 38", "stage2, 16 x 19", "stage3, 8 x 10"]
+    for alone, exact in table.values():
+        assert float(alone) > 0.05
+        assert float(exact) < EXACT
+
+
 def test_equivariance(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FOURIERSCALE_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr("fourierscale.data.sources._fetchers", lambda dataset, tell: [])  # the embedded digits

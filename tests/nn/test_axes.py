@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fourierscale.functional import downscale, upscale
-from fourierscale.models import create_model
+from fourierscale.models import ScaleNet, create_model
 from fourierscale.nn import (
     LocalFourierConv1d,
     LocalFourierConv2d,
@@ -62,6 +62,13 @@ def test_a_block_has_the_axes_of_its_layers() -> None:
 def test_what_a_net_does_not_take_is_refused_with_the_remedy(x: object, error: type[Exception], remedy: str) -> None:
     with pytest.raises(error, match=remedy):
         create_model("scalenet-tiny").eval()(x)
+
+
+@pytest.mark.parametrize("resolutions", [[(64,), (128,)], [(4, 4, 4), (8, 8, 8)]])
+def test_an_image_net_is_not_made_of_signals_or_volumes(resolutions: list[tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError, match="expected resolutions as ints or"):
+        ScaleNet(1, [4], resolutions)
+    assert ScaleNet(1, [4], [(8, 12), (16, 24)]).levels is not None
 
 
 def test_mixed_precision_casts_by_itself() -> None:

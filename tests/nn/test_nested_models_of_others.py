@@ -65,7 +65,7 @@ def test_vectors_are_consistent_at_every_level(name, steps, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_unet_of_monai(axes, dtype):
     nets = pytest.importorskip("monai.networks.nets", exc_type=ImportError)
-    model = nets.BasicUNet(axes, 1, 2, features=(8, 8, 12, 16, 16, 8)).to(dtype)
+    model = nets.BasicUNet(axes, 1, 2, features=(4, 4, 6, 8, 8, 4)).to(dtype)
     # of volumes whose slices are twice as thick as their pixels, the levels name every axis
     levels = (32, 48, 64) if axes == 2 else Levels([(16, 32, 32), (24, 48, 48)])
     sizes = [(64, 64), (65, 51), (48, 70)] if axes == 2 else [(24, 48, 48), (25, 49, 50), (17, 39, 32)]
@@ -239,6 +239,12 @@ def test_a_state_is_said_and_left_alone_by_the_tries():
         equivariant(model, LEVELS)
     assert said[0].filename == __file__
     assert float(model.seen) == 0.0
+
+
+def test_models_made_in_inference_mode():
+    with torch.inference_mode():
+        net = equivariant(MAPS["U-Net"]().double().eval(), LEVELS)
+        assert_scale_equivariant(net, images(), [16, 24])
 
 
 def test_what_is_kept_from_call_to_call_in_the_images_size_gets_a_sentence():

@@ -180,7 +180,7 @@ def test_two_processes_with_synchronised_norms_train_as_one(tmp_path):
         for count in (1, 2)
         for rank in range(count)
     ]
-    told = [process.communicate(timeout=120)[1] for process in processes]
+    told = [process.communicate(timeout=300)[1] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], told
     alone, first, second = (json.loads((tmp_path / f"state-{name}.json").read_text()) for name in ("1-0", "2-0", "2-1"))
     for name, value in alone.items():

@@ -33,7 +33,7 @@ def layer_table(audit: Audit) -> Table:
         caption_justify="left",
     )
     table.add_column("", no_wrap=True)
-    table.add_column("layer", overflow="ellipsis")
+    table.add_column("layer", overflow="ellipsis", no_wrap=True)
     names = [*(f"{side} px" for side in shown), *audit.kinds[1:], *(f"shift {p:g}" for p in _shifts(audit))]
     for name in names:
         table.add_column(name, justify="right", no_wrap=True)
@@ -89,7 +89,8 @@ def _title(audit: Audit) -> str:
 
 
 def _label(layer: Layer) -> str:
-    return "the images" if layer.number == 0 else f"{layer.module}({layer.name})"  # one word: cut short, not wrapped
+    """The path first, which tells layers apart where there is no room for the class."""
+    return "the images" if layer.number == 0 else f"{layer.name} {layer.module}"
 
 
 def _shifts(audit: Audit) -> list[float]:

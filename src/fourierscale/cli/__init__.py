@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fourierscale: {error.name} is missing: pip install 'fourierscale[predict]'", file=sys.stderr)
         return 2
 
+    from fourierscale import __version__
     from fourierscale.auditing.errors import AuditError
     from fourierscale.cli.audit import audit
     from fourierscale.cli.bench import bench
@@ -41,7 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from fourierscale.export.errors import ExportError
     from fourierscale.models import WeightsError
 
-    app = typer.Typer(add_completion=False, no_args_is_help=True, help="Truly scale-equivariant deep nets.")
+    if list(sys.argv[1:] if arguments is None else arguments) == ["--version"]:
+        print(f"fourierscale {__version__}")
+        return 0
+    app = typer.Typer(
+        add_completion=False,
+        no_args_is_help=True,
+        help="Truly scale-equivariant deep nets. 'fourierscale --version' tells the version.",
+    )
     debug = False
 
     @app.callback()

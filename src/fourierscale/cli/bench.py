@@ -28,7 +28,7 @@ def bench(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Cases or groups; or a suite (anytime, baselines, boundary, data, limits, transforms) and names in it."
+            help="Cases or groups; or a suite (anytime, baselines, boundary, data, limits, nested, photos, transforms), names in it."
         ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda; default: cuda where there is one.")] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,11 @@ def evaluate(
     factory: Annotated[
         str | None, typer.Option(help="The function that built a net of yours, package.module:function.")
     ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Go on without images of a folder that cannot be used.")
+    ] = False,
+    mean: Annotated[str | None, typer.Option(help="Subtracted from each channel, if not what the model says.")] = None,
+    std: Annotated[str | None, typer.Option(help="Each channel is divided by it, if not what the model says.")] = None,
     anytime: Annotated[
         bool, typer.Option("--anytime", help="Measure coarse answers first instead: accuracy against time.")
     ] = False,
@@ -43,6 +49,7 @@ def evaluate(
 
     With --anytime: what thresholds of 'predict --sure' cost and save, as anytime.json and anytime.png.
     """
+    from fourierscale.cli.audit import numbers, with_normalisation
     from fourierscale.cli.progress import progress_bars
     from fourierscale.cli.show import metrics_table
     from fourierscale.data import Scaling, load_protocol
@@ -61,10 +68,12 @@ def evaluate(
     folder = out or found.folder or Path()
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder to write the results in")
-    prepare, trained = found.preprocessing, found.info.get("config", {}).get("data", {})
+    prepare = with_normalisation(found.preprocessing, numbers("--mean", mean), numbers("--std", std))
+    trained = found.info.get("config", {}).get("data", {})
     name = found.protocol if data is None else bare_name(data)
     own, of_folder = name == found.protocol, folder_path(name) is not None
     data_dir = data_dir or (trained.get("data_dir") if own else None)
+    options = folder_options(found, name)
     with progress_bars() as report:
         splits = _pairs(found, name, data_dir, report) or load_protocol(
             name,
@@ -72,7 +81,7 @@ def evaluate(
             offline=offline,
             seed=trained.get("seed", 0) if own else 0,
             scaling=Scaling(kind=prepare.kind if own else None, boundary=prepare.boundary),
-            folder=folder_options(found, name),
+            folder=replace(options, skip_bad=True) if skip_bad else options,
             report=report,
         )
     channels, known = int(splits.test.images.shape[1]), prepare.classes
@@ -92,7 +101,8 @@ def evaluate(
         _anytime(found, splits, folder, device, limit, 64 if batch_size is None else batch_size)
         return
     config = EvalConfig(batch_size=batch_size or 256, limit=limit, sample=sample)
-    metrics = measure(found.model, splits, config, device=where)
+    with progress_bars() as report:
+        metrics = measure(found.model, splits, config, preprocessing=prepare, device=where, report=report)
     named = [] if found.folder is not None else [found.name]
     named += [] if found.folder is not None and own and not limit else [name]
     # beside a run's own metrics.json, or among a user's files, only what is named after itself

@@ -15,7 +15,14 @@ __all__ = ["models"]
 
 def models() -> None:
     """List the models: parameters, work of a forward pass, how images reach them, whom to cite."""
-    from fourierscale.models import list_models, model_cost, model_info
+    from fourierscale.models import (
+        list_models,
+        list_pretrained,
+        load_pretrained,
+        model_cost,
+        model_info,
+        pretrained_info,
+    )
     from fourierscale.models.cost import short
 
     names = list_models()
@@ -38,7 +45,14 @@ def models() -> None:
     )
     for citation, users in cited.items():
         typer.echo(f"- {citation}\n  {', '.join(users)}")
-    typer.echo("\n'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it.")
+    typer.echo(f"\n{'weights that ship':{width}}  {'parameters':>10}  {'accuracy':>8}  Scale-Con  tested on")
+    for name in list_pretrained():
+        told = pretrained_info(name)
+        metrics, count = told["metrics"], sum(part.numel() for part in load_pretrained(name).parameters())
+        figures = f"{count:>10,}  {metrics['accuracy']:>8.4f}  {metrics['scale_con']:>9.4f}"
+        typer.echo(f"{name:{width}}  {figures}  {metrics['images']:,} of {metrics['protocol']}")
+    typer.echo("\n'fourierscale predict WEIGHTS IMAGE' classifies with them; they may be wider than that model.")
+    typer.echo("'fourierscale train --model NAME' trains one; --set model.overrides.OPTION=VALUE changes it.")
 
 
 def _variants(info: ModelInfo) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import torch
 import typer
 from torch import Tensor
 
+from fourierscale.models.files import replacing
 from fourierscale.models.maps import as_map_model
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def _write_mask(model: MapModel, prepare: Preprocessing, path: Path, target: Pat
     colours = (255 * class_colours(max(2, len(prepare.classes)))).round().byte().flatten().tolist()
     picture.putpalette([*colours, *[128] * (768 - len(colours))])
     file = target.with_name(f"{target.name}.png")
-    picture.save(file)
+    with replacing(file) as partial:
+        picture.save(partial)
     counts = torch.bincount(mask.flatten().long(), minlength=len(prepare.classes)).tolist()
     total = max(1, sum(counts[: len(prepare.classes)]))
     shares = ", ".join(
@@ -132,5 +134,6 @@ def _write_field(model: MapModel, prepare: Preprocessing, path: Path, target: Pa
         for part in torch.split(x, 20):
             answers.append(model((part - mean) / std).float())
     file = target.with_name(f"{target.name}.npz")
-    np.savez(file, y=torch.cat(answers).numpy())
+    with replacing(file) as partial:
+        np.savez(partial, y=torch.cat(answers).numpy())
     return f"{len(x)} fields on a grid of {x.shape[-2]} x {x.shape[-1]}; wrote {file}"

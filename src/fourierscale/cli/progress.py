@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from fourierscale.data.progress import ProgressCallback
 
 __all__ = ["progress_bars"]
+
+SILENCE = 10.0  # seconds after which what takes time says how far it is, where there is no terminal for bars
 
 
 @contextmanager
@@ -32,11 +35,16 @@ def progress_bars() -> Iterator[ProgressCallback]:
         disable=not screen.is_terminal,
     ) as progress:
         bars: dict[str, TaskID] = {}
+        told = time.monotonic()
 
         def report(text: str, fraction: float | None) -> None:
             if fraction is None:
                 screen.print(f"  {text}", style="dim", markup=False, soft_wrap=True)
                 return
+            nonlocal told
+            if not screen.is_terminal and time.monotonic() - told > SILENCE:
+                told = time.monotonic()
+                screen.print(f"  {text}: {fraction:.0%}", style="dim", markup=False, soft_wrap=True)
             if text not in bars:
                 bars[text] = progress.add_task(text, total=1.0)
             progress.update(bars[text], completed=fraction)

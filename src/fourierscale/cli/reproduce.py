@@ -75,6 +75,13 @@ def run(
     limit: Annotated[
         float | None, typer.Option(min=0, help="Minutes after which all is stopped, to be resumed next time.")
     ] = None,
+    in_order: Annotated[
+        bool, typer.Option("--in-order", help="A queue: rows start in the order given, not the longest first.")
+    ] = False,
+    nice: Annotated[int, typer.Option(min=0, max=19, help="How far trainings give way to other processes.")] = 0,
+    cpu_hours: Annotated[
+        float | None, typer.Option(min=0, help="Hours of the processor after which all is stopped, to be resumed.")
+    ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder that already holds the files; looked at first.")] = None,
     settings: Settings = None,
     out: Out = OUT,
@@ -103,7 +110,17 @@ def run(
         console.print(f"runs that share a GPU take turns on it: {remedy}", soft_wrap=True)
     started = time.monotonic()
     with _screen(console) as watch:
-        done = run_all(found.runs, out, results, jobs, None if limit is None else 60 * limit, watch)
+        done = run_all(
+            found.runs,
+            out,
+            results,
+            jobs,
+            None if limit is None else 60 * limit,
+            watch,
+            in_order=in_order,
+            nice=nice,
+            cpu_hours=cpu_hours,
+        )
     _summary(console, done, results, round(time.monotonic() - started))
     if found.refused or any(job.state == "failed" for job in done):
         raise typer.Exit(1)
@@ -119,6 +136,7 @@ def status(
     results: ResultsFolder = RESULTS,
 ) -> None:
     """Say how many seeds of each row are finished, under way or not run, and what was measured so far."""
+    from fourierscale.lab.tables.queue_log import QueueLog
     from fourierscale.lab.tables.summary import table_states
 
     console = Console(highlight=False)
@@ -135,6 +153,12 @@ def status(
         if len(begun) < len(rows):
             what = f"{len(rows) - len(begun)} rows not run" if begun else "not run"
             console.print(f"{table.name}: {what}", style="dim")
+    queue = QueueLog.read(out)
+    if queue.rows:
+        console.print(
+            f"{queue.cpu_hours:.1f} hours of the processor used, {queue.idle_hours:.1f} hours idle in between",
+            soft_wrap=True,
+        )
 
 
 @app.command()
@@ -271,7 +295,9 @@ def _screen(console: Console) -> Iterator[Watch]:
 
 
 def _picture(jobs: Sequence[Job]) -> Group:
-    """How many runs are where, and a bar for each that is running."""
+    """How many runs are where, a bar for each that is running, and how long it will still take."""
+    from fourierscale.lab.tables.queue_log import seconds_left, shown_hours
+
     states = ("done", "running", "waiting", "failed")
     counts = {state: sum(job.state == state for job in jobs) for state in states}
     line = Text("  ").join(
@@ -279,8 +305,14 @@ def _picture(jobs: Sequence[Job]) -> Group:
         for state, count in counts.items()
     )
     bars = Grid.grid(padding=(0, 2))
+    estimates = seconds_left([(job.run, job.folder, job.state == "done") for job in jobs])
+    left = {id(job): seconds for job, seconds in zip(jobs, estimates, strict=True) if job.state != "done"}
     for job in jobs:
         if job.state == "running":
             epochs = job.run.config.train.epochs
-            bars.add_row(job.run.name, ProgressBar(epochs, job.epoch, width=30), f"epoch {job.epoch} of {epochs}")
-    return Group(line, bars)
+            told = f"epoch {job.epoch} of {epochs}, {shown_hours(left[id(job)])} left"
+            bars.add_row(job.run.name, ProgressBar(epochs, job.epoch, width=30), told)
+    known = [seconds for seconds in left.values() if seconds is not None]
+    unknown = len(left) - len(known)
+    told = f"{shown_hours(sum(known))} of work left" + (f" and {unknown} runs nobody can tell" if unknown else "")
+    return Group(line, bars, Text(told, "dim"))

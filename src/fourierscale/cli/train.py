@@ -91,6 +91,12 @@ def train(
     from fourierscale.training.config import load_config
     from fourierscale.training.errors import ConfigError
 
+    told = (images, config, settings, model, start, data, data_dir, epochs, seed, devices, num_nodes, strategy, out)
+    if not resume and all(value in (None, []) for value in told):
+        raise ConfigError(
+            "say what to train: a folder of images ('fourierscale train photos'), weights to begin with (--from), or a "
+            "recipe ('fourierscale train --config tiny' trains a small net on MNIST)"
+        )
     if images is not None and data is not None:
         raise ConfigError(f"give the images once: {images}, or --data {data}")
     data = images if data is None else data

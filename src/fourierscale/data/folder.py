@@ -26,6 +26,7 @@ SPLITS = {
     "test": "test",
     "testing": "test",
 }
+UNREAD = {".heic", ".heif"}  # of telephones; Pillow does not know them
 LAYOUT = "one folder for each class, {root}/CLASS/IMAGE.jpg"
 
 
@@ -103,9 +104,9 @@ class ImageFolder:
             for folder in classes:
                 images = image_files(folder, others)
                 if not images:
-                    raise MissingDataError(
-                        f"{folder}: expected images of class {folder.name!r}, got none; remove the folder or fill it"
-                    )
+                    photos = sum(path.suffix.lower() in UNREAD for path in folder.iterdir())
+                    remedy = "convert its HEIC files to JPEG or PNG" if photos else "remove the folder or fill it"
+                    raise MissingDataError(f"{folder}: expected images of class {folder.name!r}, got none; {remedy}")
                 yield from ((part, folder.name, path) for path in images)
 
     def _too_few(self) -> str:
@@ -125,6 +126,8 @@ class ImageFolder:
         loose = len(self._loose())
         if loose:
             yield f"{loose} image{'s' * (loose > 1)} beside the class folders, in no class, left out"
+        if others.keys() & UNREAD:
+            yield f"{sum(others[suffix] for suffix in UNREAD)} HEIC files left out: convert them to JPEG or PNG first"
         if others:
             kinds = ", ".join(f"{suffix or 'no suffix'} {count}" for suffix, count in others.most_common(4))
             yield f"{others.total()} files that are no images by their names left out ({kinds})"

@@ -113,9 +113,10 @@ def widened(x: Tensor) -> Tensor:
 
 
 def full_precision(x: Tensor) -> AbstractContextManager[Any]:
-    """Autocast is off for a while, on a device that has it (the meta device has none)."""
+    """Autocast is off for a while, where it is on (the meta device has none, exporters stumble over it)."""
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+    active = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if active else nullcontext()
 
 
 def is_exporting() -> bool:

@@ -9,6 +9,7 @@ from fourierscale.kernels.choice import Backend, backend, get_backend, set_backe
 from fourierscale.kernels.conv.operator import local_conv, spectrum_conv
 from fourierscale.kernels.conv.spectra import Spectra
 from fourierscale.kernels.nested.activations import ACTIVATIONS, Activation
+from fourierscale.kernels.nested.moments import level_moments
 from fourierscale.kernels.nested.operator import nested_activation, nested_pool
 from fourierscale.kernels.pool.operator import level_pool
 
@@ -19,6 +20,7 @@ __all__ = [
     "Spectra",
     "backend",
     "get_backend",
+    "level_moments",
     "level_pool",
     "local_conv",
     "nested_activation",

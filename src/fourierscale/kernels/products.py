@@ -55,13 +55,13 @@ class Product(NamedTuple):
         out = None if target is None else target.as_strided(*self.writes)
         return (torch.mm if self.matrix.ndim == 2 else torch.bmm)(self.matrix, columns, out=out)
 
-    def add(self, source: Tensor, target: Tensor) -> None:
-        """The same, added to what is there."""
+    def add(self, source: Tensor, target: Tensor, sign: int = 1) -> None:
+        """The same, added to what is there, or taken away."""
         columns, sums = source.as_strided(*self.reads), target.as_strided(*self.writes)
         if self.matrix.ndim == 2:
-            sums.addmm_(self.matrix, columns)
+            sums.addmm_(self.matrix, columns, alpha=sign)
         else:
-            sums.baddbmm_(self.matrix, columns)
+            sums.baddbmm_(self.matrix, columns, alpha=sign)
 
 
 def product(matrix: Tensor, shape: Sequence[int], axis: int) -> tuple[Product, tuple[int, ...]]:
@@ -114,14 +114,24 @@ class Block(NamedTuple):
 
     def write(self, coeffs: Tensor, space: Tensor, target: Tensor) -> None:
         """From coefficients ``(S, ..., q)``, any view, to samples at the beginning of ``target``."""
-        source = contiguous(space, self.shape).copy_(coeffs)
-        *before, last = self.products
-        for one in before:
-            source = one(source)
+        last, source = self._lines(coeffs, space)
         if self.adds:
             last.add(source, target)
         else:
             last(source, target)
+
+    def take_away(self, coeffs: Tensor, space: Tensor, target: Tensor) -> None:
+        """Undo a :meth:`write` that added."""
+        last, source = self._lines(coeffs, space)
+        last.add(source, target, -1)
+
+    def _lines(self, coeffs: Tensor, space: Tensor) -> tuple[Product, Tensor]:
+        """All products but the last one, and what they give."""
+        source = contiguous(space, self.shape).copy_(coeffs)
+        *before, last = self.products
+        for one in before:
+            source = one(source)
+        return last, source
 
 
 def contiguous(space: Tensor, shape: Sequence[int]) -> Tensor:

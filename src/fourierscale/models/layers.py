@@ -110,7 +110,7 @@ class ExactNet(nn.Module):
         super().__init__()
         self.in_channels = positive(in_channels, "in_channels")
         self.door = ToCoefficients(2, boundary)
-        self.levels = Levels(resolutions)
+        self.levels = levels_of_images(resolutions)
 
     def entrance(self, reference_size: int | None) -> Place:
         """Where the first layer stands."""
@@ -135,3 +135,16 @@ def per_part(value: int | Sequence[int], count: int, name: str, part: str) -> li
     if len(values) != count:
         raise ValueError(f"{name} must be one int or one per {part} ({count}), got {value!r}")
     return [positive(v, name) for v in values]
+
+
+def levels_of_images(resolutions: Resolutions) -> Levels:
+    """The levels, unless they are those of signals or volumes, of which no image net can be made."""
+    given = resolutions if isinstance(resolutions, (list, tuple)) else ()
+    levels = Levels(resolutions)
+    for box in (*given, *(() if levels.is_open else levels.resolutions)):
+        if not isinstance(box, int) and len(box) != 2:
+            raise ValueError(
+                f"expected resolutions as ints or (height, width), got {box}: nets for signals and volumes are made "
+                "of LocalFourierConv1d and ScaleActivation1d, or LocalFourierConv3d and ScaleActivation3d"
+            )
+    return levels

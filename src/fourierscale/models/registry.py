@@ -138,13 +138,21 @@ def _check_kind(option: str, value: Any, annotation: str) -> None:
         raise ValueError(f"{option} must be {' or '.join(words for _, words in known)}, got {value!r}")
 
 
+def list_pretrained() -> list[str]:
+    """Names of the weights that ship; see :func:`load_pretrained`.
+
+    >>> "scalenet-mnist" in list_pretrained()
+    True
+    """
+    folder = resources.files("fourierscale.models") / "weights"
+    return sorted(path.name.removesuffix(".json") for path in folder.iterdir() if path.name.endswith(".json"))
+
+
 def pretrained_info(name: str) -> dict[str, Any]:
     """Config and metrics of the weights that ship for a model; see :func:`load_pretrained`."""
-    folder = resources.files("fourierscale.models") / "weights"
-    path = folder / f"{name}.json"
+    path = resources.files("fourierscale.models") / "weights" / f"{name}.json"
     if not path.is_file():
-        have = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
-        remedy = f"choose one of {', '.join(have)}, or train it"
+        remedy = f"choose one of {', '.join(list_pretrained())}, or train it"
         if os.path.exists(name):  # a run's folder or a file of weights
             remedy = f"{name} is on this disk, load_model from fourierscale.models reads it"
         raise ValueError(f"there are no weights for {name!r}: {remedy}")

@@ -118,10 +118,11 @@ class _LocalFourierConv(_FourierLayer):
         if not (compiling or self.training or torch.is_grad_enabled()):
             # Taps that are computed, by a parametrization for example, are new tensors every time.
             if all(isinstance(p, nn.Parameter) and not p.is_inference() for p in own):
-                return kernels.local_conv(coeffs, self._both_paths, self.reference_size, self._spectra.hold(own))
+                held = self._spectra.hold(own)
+                return kernels.local_conv(coeffs, self._both_paths, self.reference_size, held, self.weight.shape)
         elif not compiling:
             self._spectra.forget()  # an optimizer may follow
-        return kernels.local_conv(coeffs, self._both_paths, self.reference_size)
+        return kernels.local_conv(coeffs, self._both_paths, self.reference_size, shape=self.weight.shape)
 
     def train(self, mode: bool = True) -> Self:
         """Switch between training and evaluation; spectra that were kept in evaluation are made again."""

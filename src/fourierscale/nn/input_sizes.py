@@ -150,7 +150,7 @@ def evaluating(model: Callable[[Tensor], Any]) -> Iterator[None]:
     """A module in evaluation mode for a while; afterwards its parts and their buffers are as they were."""
     modes = [(module, module.training) for module in model.modules()] if isinstance(model, nn.Module) else []
     # a ScriptModule has a train() of its own, an exported one refuses eval(): a flag on each part serves both
-    buffers = list(model.buffers()) if isinstance(model, nn.Module) else []
+    buffers = [b for b in model.buffers() if not b.is_inference()] if isinstance(model, nn.Module) else []
     before = [(buffer, buffer._version, buffer.detach().clone()) for buffer in buffers]
     for module, training in modes:
         if training:

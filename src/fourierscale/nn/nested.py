@@ -13,7 +13,7 @@ from fourierscale import kernels
 from fourierscale.functional.bands import Box
 from fourierscale.functional.levels import Levels, Resolutions
 from fourierscale.functional.nested import Grid, Pooling, PoolKind, nested_merge, plan_levels
-from fourierscale.functional.norms import InstanceNorm, LevelAffine, level_moments
+from fourierscale.functional.norms import InstanceNorm, LevelAffine
 from fourierscale.nn.checks import check_coefficients, choice, positive
 from fourierscale.nn.norms import BatchNorm, LevelBatchNorm
 
@@ -91,7 +91,7 @@ class _ScaleActivation(_Nested):
         if not self.training:
             return self.batch_norm.running()
         plan = plan_levels(self.levels, box, pool=self.pool)
-        mean, variance = level_moments(coeffs, [level.reads for level in plan])
+        mean, variance = kernels.level_moments(coeffs, [level.reads for level in plan])
         images = math.prod(coeffs.shape[: -self.axes - 1])
         return self.batch_norm.batch(mean, variance, [level.index for level in plan], images)
 

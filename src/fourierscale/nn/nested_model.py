@@ -306,7 +306,8 @@ class NestedModel(nn.Module):
 
     def _together(self, passes: Sequence[LevelPass], rates: Sequence[int | None]) -> Iterator[list[int]]:
         """Numbers of the passes that are needed; in evaluation those on one grid go through the model together."""
-        needed, written = [], set[tuple[int | None, Box]]()
+        needed: list[int] = []
+        written: set[tuple[int | None, Box]] = set()
         for number, one in enumerate(passes):
             bands = {(rate, one.band if rate is None else one.writes(rate)) for rate in rates}
             if not bands <= written:  # where all that it writes is written by a coarser level, it need not run

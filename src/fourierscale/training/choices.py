@@ -10,10 +10,12 @@ import numpy as np
 
 from fourierscale.data.survey import TOP_LEVEL, FolderPlan, Survey
 from fourierscale.training.config import Config
+from fourierscale.training.errors import ConfigError
 
 __all__ = ["Choice", "choose"]
 
 ON_CPU = 64  # highest resolution chosen where no GPU computes
+LEAST = 5  # side of an image that a kernel still fits on
 SEEN = 30_000  # training images that a run shall see, counted as often as they are
 COLOURS = {"1": "black and white", "L": "grey", "I;16": "grey of 16 bits", "P": "palette", "RGB": "RGB"}
 
@@ -51,6 +53,10 @@ def choose(
     batch = int(2 ** np.clip(np.floor(np.log2(max(sizes[0] / 16, 1))), 3, 6))
     epochs = int(np.clip(round(SEEN / sizes[0]), 15, 100))
     size = resolutions[-1]
+    if size < LEAST:
+        raise ConfigError(
+            f"{found.folder.root}: its images have {size} pixels a side, a net needs at least {LEAST}: give larger ones"
+        )
     pool = [2, 2, 1] if size >= 48 else [2, 1, 1] if size >= 24 else [1, 1, 1]
     chosen: dict[str, object] = {
         "data.size": size,

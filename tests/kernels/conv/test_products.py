@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fourierscale import kernels
-from fourierscale.kernels.conv import butterflies, products
+from fourierscale.kernels.conv import butterflies, operator, products
+from fourierscale.kernels.conv.samples import choose_way
 from fourierscale.nn import FourierConv1d, LocalFourierConv2d, LocalFourierConv3d
 from tests.kernels.twins import DTYPES, assert_twins
 
@@ -19,17 +20,36 @@ from tests.kernels.twins import DTYPES, assert_twins
     st.sampled_from([64, 2**20]),
     st.sampled_from([64, 2**20]),
     DTYPES,
+    st.sampled_from(["spectrum", "samples"]),
 )
-def test_local_convolution(axes, in_channels, out_channels, piece, features, dtype):
+def test_local_convolution(axes, in_channels, out_channels, piece, features, dtype, way):
     size, taps = tuple(2 * k + 1 for k, _ in axes), tuple(n for _, n in axes)
     reference = tuple(max(n + 1, t) for n, t in zip(size, taps, strict=True))
     torch.manual_seed(0)
     x = torch.randn(2, in_channels, *size, dtype=dtype)
     weight = torch.randn(out_channels, in_channels, *taps, dtype=dtype)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operator, "choose_way", lambda *_: way if len(axes) == 2 else "spectrum")
         patch.setitem(products.SPECTRUM_AT_ONCE, "cpu", piece)  # one piece, and many
         patch.setitem(products.FEATURES_AT_ONCE, "cpu", features)
         assert_twins(lambda x, w: kernels.local_conv(x, lambda: w, reference), [x, weight])
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_one_tap_is_one_matrix_for_all_frequencies(axes):
+    x = torch.randn(2, 3, *(5,) * axes)
+    weight = torch.randn(4, 3, *(1,) * axes)
+    assert choose_way(x, weight.shape, (5,) * axes, kept=False) == "pointwise"
+    assert_twins(lambda x, w: kernels.local_conv(x, lambda: w, (5,) * axes), [x, weight])
+
+
+def test_few_images_with_many_channels_are_convolved_on_samples_and_many_by_the_spectrum():
+    """As measured: (images, taps, reference, band of the input) to what was faster, with 128 and 256 channels."""
+    shape = (256, 128, 5, 5)
+    assert choose_way(torch.empty(1, 128, 47, 47), shape, (48, 48), kept=True) == "samples"
+    assert choose_way(torch.empty(16, 128, 47, 47), shape, (48, 48), kept=True) == "spectrum"
+    assert choose_way(torch.empty(1, 128, 49, 49), shape, (48, 48), kept=True) == "spectrum"  # not on that grid
+    assert choose_way(torch.empty(1, 128, 47, device="meta"), (256, 128, 5), (48,), kept=True) == "spectrum"
 
 
 @settings(max_examples=20, deadline=None)

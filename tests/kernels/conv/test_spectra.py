@@ -5,8 +5,14 @@ import threading
 import pytest
 import torch
 
-from fourierscale.kernels.conv import spectra
+from fourierscale.kernels.conv import operator, spectra
 from fourierscale.nn import LocalFourierConv2d
+
+
+@pytest.fixture(autouse=True)
+def by_spectrum(monkeypatch):
+    """So few images would be convolved on samples."""
+    monkeypatch.setattr(operator, "choose_way", lambda *_: "spectrum")
 
 
 def test_spectra_are_kept_in_evaluation_and_made_again_when_taps_change():

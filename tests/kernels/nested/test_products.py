@@ -11,6 +11,7 @@ from fourierscale.functional import InstanceNorm, LevelAffine, Levels, Pooling
 from fourierscale.functional.nested import plan_levels
 from fourierscale.kernels import products
 from fourierscale.kernels.layout import frequency_first
+from fourierscale.kernels.nested import one_grid
 from fourierscale.kernels.nested.factors import make_factors
 from fourierscale.kernels.nested.products import statistics
 from fourierscale.kernels.nested.task import Task
@@ -29,7 +30,7 @@ def chains(draw, axes):
     return resolutions, size
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(1, 3).flatmap(lambda axes: st.tuples(st.just(axes), chains(axes))),
     st.sampled_from(sorted(kernels.ACTIVATIONS)),
@@ -39,8 +40,9 @@ def chains(draw, axes):
     DTYPES,
     st.integers(0, 99),
     st.sampled_from([1, 3, 128]),
+    st.sampled_from([1, 999]),
 )
-def test_nested_activation(case, activation, norm, pooling, sampling, dtype, seed, share):
+def test_nested_activation(case, activation, norm, pooling, sampling, dtype, seed, share, shortest):
     axes, (resolutions, size) = case
     torch.manual_seed(seed)
     x = torch.randn(2, 3, *size, dtype=dtype)
@@ -61,7 +63,8 @@ def test_nested_activation(case, activation, norm, pooling, sampling, dtype, see
             oversample=sampling[1],
         )
 
-    with shared(share):
+    with shared(share), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_grid, "SHORTEST", shortest)  # levels on one grid from those before them, or one by one
         assert_twins(function, [x, *parameters])
 
 

@@ -19,7 +19,7 @@ from fourierscale import functional as F
 from fourierscale.cli import main
 from fourierscale.cli.bench import _shown
 from fourierscale.functional import transform
-from fourierscale.lab.bench import SUITES, Settings, transforms
+from fourierscale.lab.bench import SUITES, Settings, photos, transforms
 from fourierscale.lab.bench.cases import PAIR, SWEEPS, Case, choose_cases, list_cases, spaced
 from fourierscale.lab.bench.contestants import make_contestants
 from fourierscale.lab.bench.cost import step_cost
@@ -223,6 +223,16 @@ def test_photographs_are_measured_at_their_edges(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+def test_nets_for_photographs_are_timed_beside_plain_ones_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(photos, "SIZES", (24,))
+    settings = replace(BRIEF, quick=True, batch=2, repeats=1)
+    (_, rates), *rows = SUITES["photos"](["scalenet-stl10"], settings)
+    assert min(rates["product_gflops"], rates["convolution_gflops"]) > 0
+    assert [(row["mode"], row["size"], row["levels"]) for _, row in rows] == [("infer", 24, 7), ("train", 24, 7)]
+    for _, row in rows:
+        assert row["ratio"] == pytest.approx(row["ours_ms"] / row["plain_ms"])
+
+
 def test_a_baseline_is_timed_as_a_graph() -> None:
     settings = Settings(torch.device("cuda"), batch=2, repeats=1)
     ((_, row),) = SUITES["baselines"](["cnn-small"], settings)

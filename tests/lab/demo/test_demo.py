@@ -127,3 +127,20 @@ def test_stopping_the_training_gives_no_advice_about_a_folder_that_is_gone(
     demo: Any = SimpleNamespace(settings=DemoSettings(), splits=None)
     with pytest.raises(KeyboardInterrupt):
         stages._train("tiny", [], demo, Heard())
+
+
+def test_all_images_are_looked_at_in_every_resolution(made: tuple[Demo, Path, Heard]) -> None:
+    demo, _, _ = made
+    pixels, items = demo.splits.test.largest(40)
+    labels = demo.splits.test.labels[items]
+    for entry in demo.entries:
+        assert list(entry.at_sizes) == [8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28]
+        prepare = entry.model.preprocessing or demo.splits.preprocessing
+        for size in (8, 14, 28):
+            small = pixels if size == 28 else prepare.downscale(pixels, size)
+            with torch.no_grad():
+                logits = entry.model(prepare(small))
+            logits = logits[:, -1] if logits.ndim == 3 else logits
+            accuracy, loss = entry.at_sizes[size]
+            assert accuracy == pytest.approx(float((logits.argmax(-1) == labels).float().mean()), abs=1e-6)
+            assert loss == pytest.approx(float(nn.functional.cross_entropy(logits, labels)), rel=1e-3)

@@ -10,7 +10,7 @@ import torch
 
 from fourierscale import downscale
 from fourierscale.lab.explore import LookError, Net, Viewer
-from fourierscale.models import Preprocessing
+from fourierscale.models import Preprocessing, create_model
 from fourierscale.testing import relative_error
 from tests.lab.explore.conftest import DIGITS, small_nets
 
@@ -50,6 +50,21 @@ def test_the_numbers_are_those_of_the_model_itself(viewer: Viewer) -> None:
     )
     level = viewer.levels()[11]
     assert seen["levels"][level] == pytest.approx(seen["nets"]["ours"]["probabilities"], abs=1e-5)
+
+
+def test_a_net_inside_one_nested_map_is_looked_through_as_any_other() -> None:
+    torch.manual_seed(0)
+    prepare = Preprocessing(mean=(0.5,) * 3, std=(0.25,) * 3, sizes=(16, 24, 32), classes=tuple("abcdefghij"))
+    options = {"widths": (4, 6), "hidden": 8, "resolutions": (16, 24, 32)}
+    exact, bare, consistent = (
+        create_model("resnet-stl10-small", made=made, **options).eval() for made in ("exact", "bare", "consistent")
+    )
+    viewer = Viewer([Net("ours", "exact", exact, prepare), Net("cnn", "bare", bare, prepare)])
+    seen = viewer.look(pixels(32, 3), 32, 16)
+    assert seen["nets"]["ours"]["error"] < 1e-10 < 1e-4 < seen["nets"]["cnn"]["error"]
+    assert len(seen["levels"]) == 3
+    with pytest.raises(ValueError, match="PerLevelClassifier has no features to show"):
+        Viewer([Net("ours", "consistent", consistent, prepare)]).look(pixels(32, 3), 32, 16)
 
 
 def test_levels_answer_for_the_resolutions_of_their_band(viewer: Viewer) -> None:

@@ -20,6 +20,7 @@ import pytest
 from fourierscale.data.cache import locked
 from fourierscale.lab.tables import TableRow, engine
 from fourierscale.lab.tables.engine import Job, run_all
+from fourierscale.lab.tables.queue_log import QueueLog, seconds_left
 from fourierscale.lab.tables.results import collect, is_finished, read_results, slim, to_json
 from fourierscale.lab.tables.runs import Run, hashed_name, plan, recipe_names
 from fourierscale.lab.tables.tables import TABLES
@@ -56,6 +57,32 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     start = "import pathlib, signal, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
     text = start + textwrap.dedent(code)
     monkeypatch.setattr(engine, "_command", lambda folder: [sys.executable, "-c", text, str(folder)])
+
+
+def test_a_queue_starts_its_rows_in_order_and_keeps_count_of_its_hours(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "open(folder.parent / 'order', 'a').write(folder.name + ' '); sum(range(3_000_000))")
+    runs = make_runs(digits, seeds=(2, 0, 1))
+    run_all(runs, tmp_path, tmp_path / "results", interval=0.05, in_order=True, nice=5)
+    assert (tmp_path / "order").read_text().split() == [run.folder for run in runs]
+    log = QueueLog.read(tmp_path)
+    assert len(log.rows) == 1
+    assert 0 < log.cpu_hours < 0.1
+    with (tmp_path / "queue.csv").open("a") as file:
+        file.write("damaged\n")
+    jobs = run_all(runs, tmp_path, tmp_path / "results", interval=0.05, cpu_hours=0.0)
+    assert {job.state for job in jobs} == {"stopped"}
+    assert len(QueueLog.read(tmp_path).rows) == 1  # nothing ran
+
+
+def test_time_left_follows_from_the_epochs_of_like_runs(digits: Path, tmp_path: Path) -> None:
+    (first, second) = make_runs(digits, "train.epochs=10", seeds=(0, 1))
+    rows = "".join(f"{epoch},1,0.1,1.0,,,,20.0\n" for epoch in range(4))
+    (tmp_path / "log.csv").write_text("epoch,step,lr,loss,val_loss,val_acc,val_scale_con,seconds\n" + rows)
+    left = seconds_left([(first, tmp_path, False), (second, tmp_path / "none", False), (first, tmp_path, True)])
+    assert left == [pytest.approx(120), pytest.approx(200), 0.0]
+    assert seconds_left([(second, tmp_path / "none", False)]) == [None]
 
 
 def test_no_process_is_left_behind_when_this_one_is_told_to_terminate(

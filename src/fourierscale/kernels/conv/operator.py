@@ -14,6 +14,7 @@ from torch import Tensor
 from fourierscale import functional as F
 from fourierscale.kernels.choice import implementation
 from fourierscale.kernels.conv import plain, products
+from fourierscale.kernels.conv.samples import choose_way, conv_samples, pointwise
 from fourierscale.kernels.conv.spectra import Spectra, full_kernel, spectrum_kernel, tap_kernel
 from fourierscale.kernels.layout import NoAutocast, channel_first, frequency_first
 
@@ -23,6 +24,7 @@ def local_conv(
     taps: Callable[[], Tensor],
     reference_size: Sequence[int],
     spectra: Spectra | None = None,
+    shape: Sequence[int] | None = None,
 ) -> Tensor:
     """Convolution with centred taps on a reference grid; see :func:`fourierscale.functional.local_spectrum`.
 
@@ -31,12 +33,21 @@ def local_conv(
         taps: Gives the taps ``(C_out, C_in, l_1, ..., l_d)``.
         reference_size: Grid on which one tap is one sample.
         spectra: Where to keep the spectrum, for a layer that does not change while it is used.
+        shape: Shape of the taps, if it is known before they are made.
     """
     axes = len(reference_size)
     size = tuple(coeffs.shape[-axes:])
     engine = implementation(coeffs, fused=axes == 2, plain=axes == 2)
     if engine in ("torch", "plain"):
         return _by_spectrum(coeffs, F.local_spectrum(taps(), reference_size, size), engine)
+    way = "spectrum"
+    if engine == "gemm":
+        way = choose_way(coeffs, shape or taps().shape, reference_size, spectra is not None)
+    if way != "spectrum":
+        with NoAutocast(coeffs) as dtype:
+            x, weight = frequency_first(coeffs.to(dtype), axes), taps().to(dtype)
+            y = pointwise(x, weight) if way == "pointwise" else conv_samples(x, weight, reference_size)
+            return channel_first(y, coeffs.shape[: -axes - 1])
     if spectra is None or torch.compiler.is_compiling():
         with NoAutocast(coeffs):
             kernel, expand = tap_kernel(taps(), reference_size, size)

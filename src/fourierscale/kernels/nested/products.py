@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from fourierscale.functional.bands import grids
-from fourierscale.functional.nested import Pooling
 from fourierscale.kernels.nested.activations import ACTIVATIONS
 from fourierscale.kernels.nested.factors import Factors, level_products, make_factors
+from fourierscale.kernels.nested.one_grid import backward_piece, by_rims, forward_piece, one_grid_pieces
+from fourierscale.kernels.nested.samples import activation_adjoint, pool_shares
 from fourierscale.kernels.nested.task import Task
 from fourierscale.kernels.products import Product, contiguous, pieces, run, shares, workspace
 
@@ -34,6 +35,11 @@ def nested_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: 
     output = flat.new_empty(*grids(task.levels[-1].writes), flat.shape[-1])
     scale, shift, _ = statistics(x, weight, bias, factors, task.eps)
     samples = max(math.prod(level.grid) for level in task.levels)
+    if by_rims(x, task):
+        for part, count in one_grid_pieces(flat, samples):
+            affine = _parts(scale, part, count), _parts(shift, part, count)
+            forward_piece(_own(flat, part, count, task), shares(output, part, count), affine, task)
+        return torch.unflatten(output, -1, x.shape[axes:])
     entry = ACTIVATIONS[task.activation]
     activate = entry.overwriting or entry.function
     for part in pieces(flat, samples):
@@ -42,7 +48,7 @@ def nested_forward(x: Tensor, weight: Tensor | None, bias: Tensor | None, task: 
             coeffs, target = shares(flat, part, level.shares), shares(output, part, level.shares)
             _read(coeffs[level.read], scale, shift, i, part, first, task.affine)
             z = run(level.synthesis, first, second, first)
-            p = _pool(activate(contiguous(z, level.samples)), task.pool)
+            p = pool_shares(activate(contiguous(z, level.samples)), task.pool)
             spare = second if z is first else first
             for rim in level.rims:
                 target[rim.place] = _shrink(rim.analysis, p, spare).view(rim.shape)
@@ -61,7 +67,12 @@ def nested_backward(
     scale, shift, inverse = statistics(x, weight, bias, factors, task.eps)
     d_scale, d_shift = torch.empty_like(scale), torch.empty_like(scale)
     samples = max(math.prod(level.grid) for level in task.levels)
-    for part in pieces(flat, samples):
+    for part, count in one_grid_pieces(flat, samples) if by_rims(x, task) else ():
+        affine = _parts(scale, part, count), _parts(shift, part, count)
+        sums = _parts(d_scale, part, count), _parts(d_shift, part, count)
+        above, below = shares(dy, part, count), shares(dx, part, count)
+        backward_piece(above, _own(flat, part, count, task), below, affine, sums, task)
+    for part in () if by_rims(x, task) else pieces(flat, samples):
         first, second, third = workspace(flat, part, samples, 3)
         for i, level in enumerate(level_products(task, size, x.dtype, x.device, part.stop - part.start)):
             coeffs, above, below = (shares(t, part, level.shares) for t in (flat, dy, dx))
@@ -71,7 +82,7 @@ def nested_backward(
             spare = second if z is first else first
             for rim in level.rims:
                 rim.adjoint.write(above[rim.place], spare, third)
-            dp = _activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), task)
+            dp = activation_adjoint(contiguous(third, level.pooled), contiguous(z, level.samples), task)
             dc = contiguous(run(level.adjoint, dp.contiguous(), second, first), level.coefficients)
             if len(scale):
                 mean = _mean(dc)
@@ -170,6 +181,20 @@ def _read(coeffs: Tensor, scale: Tensor, shift: Tensor, i: int, part: slice, spa
         c.copy_(coeffs)
 
 
+def _own(flat: Tensor, part: slice, count: int, task: Task) -> Tensor:
+    """What a piece reads, contiguous, without the mean where a norm replaces it."""
+    read = tuple(slice(0, n) for n in grids(task.levels[-1].reads))
+    coeffs = shares(flat[read], part, count).clone(memory_format=torch.contiguous_format)
+    if task.norm:
+        _mean(coeffs).zero_()
+    return coeffs
+
+
+def _parts(values: Tensor, part: slice, count: int) -> Tensor:
+    """What all levels have for the images and channels of a piece, ``(levels, S, q)``, a view; nothing of nothing."""
+    return torch.unflatten(values[:, part], -1, (count, -1)) if values.numel() else values
+
+
 def _mean(c: Tensor) -> Tensor:
     """The coefficient of frequency zero of contiguous coefficients, ``(S, q)``: a view."""
     return c.as_strided((len(c), c.shape[-1]), (c.stride(0), 1))
@@ -190,30 +215,3 @@ def _shrink(products: Sequence[Product], source: Tensor, space: Tensor) -> Tenso
     for turn, one in enumerate(products):
         source = one(source, space if turn == 0 and len(products) > 1 else None)
     return source
-
-
-def _pool(p: Tensor, pool: Pooling) -> Tensor:
-    for axis in range(1, p.ndim - 1 if pool.window > 1 else 1):
-        windows = torch.unflatten(p, axis, (-1, pool.window))
-        p = windows.amax(axis + 1) if pool.kind == "max" else windows.mean(axis + 1)
-    return p.contiguous()
-
-
-def _activation_adjoint(dp: Tensor, z: Tensor, task: Task) -> Tensor:
-    entry, window, average = ACTIVATIONS[task.activation], task.pool.window, task.pool.kind == "average"
-    assert entry.backward is not None
-    if window == 1:
-        return entry.backward(dp, z)
-    stages = [entry.function(z)]
-    for axis in range(1, z.ndim - 2):
-        windows = torch.unflatten(stages[-1], axis, (-1, window))
-        stages.append(stages[0] if average else windows.amax(axis + 1))
-    for axis in reversed(range(1, z.ndim - 1)):
-        if average:
-            dp = dp.repeat_interleave(window, axis) / window
-            continue
-        windows = torch.unflatten(stages[axis - 1], axis, (-1, window))
-        hit = windows == windows.amax(axis + 1, keepdim=True)
-        share = dp.unsqueeze(axis + 1) / hit.sum(axis + 1, keepdim=True)  # equal samples share, as torch.amax does it
-        dp = (hit * share).flatten(axis, axis + 1)
-    return entry.backward(dp, z)

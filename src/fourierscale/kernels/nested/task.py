@@ -83,6 +83,11 @@ class Task:
     affine: bool = False
     """Whether there is a scale and a shift per level and channel instead."""
 
+    @functools.cached_property
+    def one_grid(self) -> bool:
+        """Whether all levels have the same grid."""
+        return len({level.grid for level in self.levels}) == 1
+
     @property
     def norm(self) -> bool:
         """Whether there is an instance norm."""

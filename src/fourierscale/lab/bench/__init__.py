@@ -10,6 +10,8 @@ from fourierscale.lab.bench.boundary import measure_boundary
 from fourierscale.lab.bench.data import measure_data
 from fourierscale.lab.bench.limits import measure_limits
 from fourierscale.lab.bench.measure import measure_cases
+from fourierscale.lab.bench.nested import measure_nested
+from fourierscale.lab.bench.photos import measure_photos
 from fourierscale.lab.bench.suites import Settings
 from fourierscale.lab.bench.transforms import measure_transforms
 
@@ -22,5 +24,7 @@ SUITES = {
     "boundary": measure_boundary,
     "data": measure_data,
     "limits": measure_limits,
+    "nested": measure_nested,
+    "photos": measure_photos,
     "transforms": measure_transforms,
 }

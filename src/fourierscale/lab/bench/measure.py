@@ -25,7 +25,7 @@ from fourierscale.lab.bench.cost import step_cost
 from fourierscale.lab.bench.suites import Job, Precision, Record, Settings, times
 from fourierscale.training.graphs import GraphedTraining
 
-__all__ = ["Ceilings", "measure_case", "measure_cases", "measure_ceilings", "precision_of_products"]
+__all__ = ["Ceilings", "measure_case", "measure_cases", "measure_ceilings", "peak_bytes", "precision_of_products"]
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,12 @@ def _peak(contestant: Contestant, step: Job) -> float:
     step()  # the model may have been switched to evaluation since its last step, which forgets what layers keep
     contestant.model.zero_grad(set_to_none=True)
     contestant.x.grad = None
-    if contestant.x.is_cuda:
+    return peak_bytes(step, contestant.x.device)
+
+
+def peak_bytes(step: Job, device: torch.device) -> float:
+    """Most bytes that are allocated at a time during a step, beyond those before it."""
+    if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

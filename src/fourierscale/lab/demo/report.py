@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import statistics
 import time
 from collections.abc import Iterator
 from html import escape
@@ -68,7 +67,7 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
         ),
         section(
             "Over resolution",
-            "<p>Each point is the mean over three neighbouring resolutions.</p>",
+            f"<p>Each of {demo.entries[0].metrics['images']:,} test digits at every resolution.</p>",
             two(
                 card("accuracy", _over_resolution(demo, "accuracy")),
                 card("cross entropy, lower is better", _over_resolution(demo, "loss")),
@@ -97,16 +96,10 @@ def write_report(demo: Demo, path: str | os.PathLike[str], listener: Listener | 
 
 
 def _over_resolution(demo: Demo, what: Literal["accuracy", "loss"]) -> str:
-    """Means over three neighbouring resolutions: a resolution alone has few images."""
-    series = []
-    for entry in demo.entries:
-        values, counts = entry.metrics[f"{what}_per_resolution"], entry.metrics["images_per_resolution"]
-        places = [place for place in values if counts[place]]
-        points = {}
-        for near in (places[first : first + 3] for first in range(0, len(places), 3)):
-            total = sum(counts[place] for place in near)
-            points[statistics.fmean(map(int, near))] = sum(values[place] * counts[place] for place in near) / total
-        series.append(Series(entry.key, points, entry.name))
+    series = [
+        Series(entry.key, {size: both[what == "loss"] for size, both in entry.at_sizes.items()}, entry.name)
+        for entry in demo.entries
+    ]
     return line_chart(series, "resolution of the image in pixels", what, scale="log" if what == "loss" else "nines")
 
 

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
 from fourierscale.data import ScaledSplits, load_protocol
+from fourierscale.functional import band
 from fourierscale.models import ImageModel, load_model, load_pretrained
+from fourierscale.models.contract import as_levels
 from fourierscale.training import EvalConfig, StoppedError, load_config, train
 from fourierscale.training.callbacks import read_log
 from fourierscale.training.evaluation import evaluate
@@ -85,6 +88,7 @@ class Entry:
         origin: Where its weights come from.
         model: The model itself.
         metrics: What ``evaluate`` gives.
+        at_sizes: Accuracy and cross entropy of all its images at every resolution.
     """
 
     name: str
@@ -92,6 +96,7 @@ class Entry:
     origin: str
     model: ImageModel
     metrics: dict[str, Any]
+    at_sizes: dict[int, tuple[float, float]]
 
     @property
     def parameters(self) -> int:
@@ -146,8 +151,9 @@ def run_demo(
         seconds[title] = time.perf_counter() - started
         listener.done(seconds[title])
 
-    def measured(*parts: Any) -> Entry:
-        entry = Entry(*parts)
+    def measured(name: str, key: str, origin: str, model: ImageModel, metrics: dict[str, Any]) -> Entry:
+        at_sizes = at_every_size(model, metrics["levels_from_one_pass"], splits, settings, device)
+        entry = Entry(name, key, origin, model, metrics, at_sizes)
         accuracy, images = entry.metrics["accuracy"], entry.metrics["images"]
         listener.report(f"accuracy {accuracy:.4f} on {images:,} test images", None)
         return entry
@@ -171,6 +177,42 @@ def run_demo(
         tiny = measured("ours, tiny", "tiny", "trained just now", model, metrics)
     demo.entries = [ours, tiny, cnn]
     return demo
+
+
+@torch.inference_mode()
+def at_every_size(
+    model: ImageModel, one_pass: bool, splits: ScaledSplits, settings: DemoSettings, device: str
+) -> dict[int, tuple[float, float]]:
+    """Accuracy and cross entropy by resolution, of the same test images at each of them.
+
+    Args:
+        model: In evaluation mode.
+        one_pass: Whether the levels of a pass stand for downscaled images, as ``evaluate`` has checked.
+        splits: The images, here at their full size.
+        settings: How many images, in which batches.
+        device: Where to compute.
+    """
+    pixels, items = splits.test.largest(settings.limit or len(splits.test.labels))
+    labels = splits.test.labels[items].to(device)
+    prepare, largest = model.preprocessing or splits.preprocessing, int(pixels.shape[-1])
+    # resolutions of one band are one level: the highest of each stands for it
+    sizes = [*{band(size): size for size in sorted(splits.protocol.resolutions)}.values()]
+    model = model.to(device)
+    found: dict[int, list[Tensor]] = {size: [] for size in sizes}
+    for part in torch.split(pixels.to(device), settings.batch_size):
+        levels = as_levels(model(prepare(part))) if one_pass and model.levels is not None else None
+        for size, logits in found.items():
+            if levels is not None:
+                logits.append(levels[:, len(model.level_bands((size, size))) - 1])
+            else:
+                small = part if size == largest else prepare.downscale(part, size)
+                logits.append(as_levels(model(prepare(small)))[:, -1])
+    told = {}
+    for size, parts in found.items():
+        all_logits = torch.cat(parts).float()
+        right = (all_logits.argmax(-1) == labels).double().mean()
+        told[size] = float(right), float(nn.functional.cross_entropy(all_logits, labels))
+    return told
 
 
 def _train(

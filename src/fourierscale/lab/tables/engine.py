@@ -16,6 +16,7 @@ from typing import IO, Any, Literal, TypeAlias
 
 from fourierscale.data.cache import locked
 from fourierscale.data.errors import DataError
+from fourierscale.lab.tables.queue_log import QueueLog, cpu_seconds
 from fourierscale.lab.tables.results import collect, is_finished, read_results
 from fourierscale.lab.tables.runs import Run
 from fourierscale.models.files import write_whole
@@ -90,14 +91,18 @@ def run_all(
     limit: float | None = None,
     watch: Watch | None = None,
     interval: float = 0.5,
+    in_order: bool = False,
+    nice: int = 0,
+    cpu_hours: float | None = None,
 ) -> list[Job]:
     """Train every run that is not finished yet, and collect the results of those that are.
 
     A run whose result is in ``results``, or whose folder holds metrics of the same config, is never trained again. A
     run that was stopped or that failed continues from its last checkpoint; one that found too little memory on the GPU
     beside others does so when one of them has ended, and from then on fewer run at a time. Those with more training
-    images and epochs start first. When this function ends, by itself, by an interrupt or because this process is told
-    to terminate, no process of its own is left.
+    images and epochs start first, unless they are a queue. When this function ends, by itself, by an interrupt or
+    because this process is told to terminate, no process of its own is left, and ``queue.csv`` in ``out`` says how many
+    hours it took.
 
     Args:
         runs: What to train.
@@ -107,6 +112,9 @@ def run_all(
         limit: Seconds after which everything is stopped, to be resumed another time.
         watch: Told the state of all jobs, again and again.
         interval: Seconds between two looks at the processes.
+        in_order: A queue: runs start in the order in which they are given, those under way first.
+        nice: How far they give way to other processes, as ``nice -n`` takes it.
+        cpu_hours: Hours of the processor after which everything is stopped, to be resumed another time.
 
     Returns:
         The jobs in the order of the runs.
@@ -118,15 +126,28 @@ def run_all(
             job.state, job.known, job.epoch = "done", True, job.run.config.train.epochs
     collect([(job.run, job.folder) for job in everything if job.known and not known.has(job.run)], results)
     # the longest first, so that none of them is left alone at the end
-    waiting = sorted((job for job in everything if job.state == "waiting"), key=lambda job: -job.run.work)
+    waiting = [job for job in everything if job.state == "waiting"]
+    if in_order:
+        waiting.sort(key=lambda job: not read_log(job.folder / "log.csv"))  # those under way first
+    else:
+        waiting.sort(key=lambda job: -job.run.work)
     running: list[Job] = []
     end = None if limit is None else time.monotonic() + limit
-    environment = _environment(jobs)
+    environment, queue, began = _environment(jobs), QueueLog.read(Path(out)), time.time()
+    before = _waited_for()
+
+    def used() -> float:
+        """Hours of the processor so far."""
+        return (_waited_for() - before + cpu_seconds(job.process for job in running if job.process)) / 3600
+
+    def goes_on() -> bool:
+        return (end is None or time.monotonic() < end) and (cpu_hours is None or used() < cpu_hours)
+
     try:
-        while (waiting or running) and (end is None or time.monotonic() < end):
+        while (waiting or running) and goes_on():
             while waiting and len(running) < jobs:
                 job = waiting.pop(0)
-                if _start(job, environment):
+                if _start(job, environment, nice):
                     running.append(job)
             time.sleep(interval if end is None else max(0.0, min(interval, end - time.monotonic())))
             for job in list(running):
@@ -143,6 +164,9 @@ def run_all(
         _stop(running)
         for job in running:
             job.hold.close()
+        if any(job.process for job in everything):
+            finished = sum(job.state == "done" and not job.known for job in everything)
+            queue.added(began, (_waited_for() - before) / 3600, finished).write(Path(out))
     for job in running:  # one may have reached its end while it was being stopped
         _look(job, stopped=True)
         collect([(job.run, job.folder)], results)
@@ -153,7 +177,13 @@ def run_all(
     return everything
 
 
-def _start(job: Job, environment: Mapping[str, str]) -> bool:
+def _waited_for() -> float:
+    """Seconds of the processor that this process's children used, of those that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _start(job: Job, environment: Mapping[str, str], nice: int = 0) -> bool:
     """Start or resume a run; one that another engine is training right now is left to it."""
     try:
         job.hold.enter_context(locked(job.folder, timeout=0))
@@ -166,7 +196,7 @@ def _start(job: Job, environment: Mapping[str, str]) -> bool:
         job.logged = output.tell()
         # a session of its own: an interrupt typed in the terminal reaches this process alone, which then ends them all
         job.process = subprocess.Popen(
-            _command(job.folder),
+            [*(["nice", "-n", str(nice)] if nice else []), *_command(job.folder)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -236,7 +236,7 @@ def find_table(name: str) -> Table:
 
 
 def find_rows(table: Table, keys: Sequence[str] = ()) -> tuple[TableRow, ...]:
-    """Rows of a table by their keys, in the order of the table; all of them if none is named.
+    """Rows of a table by their keys, in the order in which they are named; all of them if none is.
 
     Raises:
         ConfigError: A key that is none; the message suggests the nearest.
@@ -245,4 +245,5 @@ def find_rows(table: Table, keys: Sequence[str] = ()) -> tuple[TableRow, ...]:
     for key in keys:
         if key not in known:
             raise ConfigError(f"table {table.name} has no row {key!r}: {nearest(key, known)}")
-    return tuple(row for row in table.rows if not keys or row.key in keys)
+    by_key = {row.key: row for row in table.rows}
+    return tuple(by_key[key] for key in keys) if keys else table.rows
