@@ -26,6 +26,7 @@ from tests.attack.frame import BrokenError, Case, Outcome, Part, run_part
 from tests.attack.kills import Kills, check_whole
 from tests.attack.layers import Layers
 from tests.attack.models import Models
+from tests.attack.pairs import Pairs
 from tests.attack.server import Server
 from tests.attack.threads import Threads
 
@@ -34,7 +35,7 @@ def attack(part: type[Part], cases: int, folder: Path, seed: int = 0) -> Outcome
     return run_part(part, cases, seed, time.monotonic() + 300, folder)
 
 
-@pytest.mark.parametrize(("part", "cases"), [(Layers, 60), (Models, 30), (Threads, 6), (Server, 25)])
+@pytest.mark.parametrize(("part", "cases"), [(Layers, 60), (Models, 30), (Pairs, 40), (Threads, 6), (Server, 25)])
 def test_a_share_of_the_attack_finds_nothing(part: type[Part], cases: int, tmp_path: Path) -> None:
     outcome = attack(part, cases, tmp_path)
     assert not outcome.failures, outcome.smallest()

@@ -20,10 +20,11 @@ def area_average(x: Tensor, size: Size, boundary: Boundary = "circular") -> Tens
     away from there. So the average is taken around the place itself,
 
     .. math:: y[i] = \frac{\int_{C_i} x}{\int_{C_i} 1}, \qquad
-        C_i = \Big[\frac{n}{m}(i - \tfrac12),\ \frac{n}{m}(i + \tfrac12)\Big] \cap \big[-\tfrac12,\ n - \tfrac12\big],
+        C_i = \Big[\frac{n}{m}(i - \frac{1}{2}),\ \frac{n}{m}(i + \frac{1}{2})\Big]
+        \cap \big[-\frac{1}{2},\ n - \frac{1}{2}\big],
 
-    where sample :math:`j` of the image fills :math:`[j - \frac12, j + \frac12]`. Under ``"mirror"`` the grids share
-    their edge instead, and this is the usual average.
+    where sample :math:`j` of the image fills :math:`[j - \frac{1}{2}, j + \frac{1}{2}]`. Under ``"mirror"`` the grids
+    share their edge instead, and this is the usual average.
 
     Unlike ideal downscaling it never rings: of shares of classes that add up to 1 it makes such shares again.
 

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias, get_args
 import torch
 from torch import Tensor, nn
 
+from fourierscale.functional.transform import full_precision
 from fourierscale.models.contract import ImageModel
 from fourierscale.nn.checks import choice, positive
 
@@ -38,7 +39,7 @@ class _SpectralConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Samples ``(B, C, n_1, n_2)`` to samples; of a small grid the frequencies that it has."""
-        with torch.autocast(x.device.type, enabled=False):  # FFTs exist in single and double precision alone
+        with full_precision(x):  # FFTs exist in single and double precision alone
             spectrum = torch.fft.rfft2(x.float() if x.dtype in (torch.bfloat16, torch.float16) else x)
             rows, columns = min(self.modes, x.shape[-2] // 2), min(self.modes, spectrum.shape[-1])
             weight = torch.view_as_complex(self.weight).to(spectrum.dtype)
@@ -51,7 +52,8 @@ class _SpectralConv(nn.Module):
 
 
 def _mix(spectrum: Tensor, weight: Tensor) -> Tensor:
-    return torch.einsum("bixy,ioxy->boxy", spectrum, weight)
+    """``(B, C, x, y)`` and ``(C, K, x, y)`` to ``(B, K, x, y)``, a product of matrices for each frequency."""
+    return (spectrum.permute(2, 3, 0, 1) @ weight.permute(2, 3, 0, 1)).permute(2, 3, 0, 1)
 
 
 class FNO(ImageModel):

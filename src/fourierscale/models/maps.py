@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ class MapModel(ImageModel):
         resolutions: The levels.
         exact: Whether the net is inside one nested map (:class:`fourierscale.nn.NestedModel`); if not, the levels are
             the sizes at which it is trained, and nothing is exact.
+        in_channels: Channels of the images; if given, the sizes that the net takes are found at once.
         outputs: Channels of the maps.
         above: See :class:`fourierscale.nn.NestedModel`, as ``norms`` and ``boundary``.
         norms: ``"shared"`` or ``"level"``.
@@ -42,6 +44,7 @@ class MapModel(ImageModel):
         resolutions: Sequence[int],
         *,
         exact: bool = True,
+        in_channels: int | None = None,
         outputs: int = 1,
         above: str = "own",
         norms: str = "shared",
@@ -53,6 +56,9 @@ class MapModel(ImageModel):
         options: dict[str, Any] = {"above": above, "norms": norms, "boundary": boundary}
         self.net = NestedModel(net, self.resolutions, **options) if exact else net
         self.register_buffer("scale", torch.ones(outputs))
+        if isinstance(self.net, NestedModel) and in_channels is not None:
+            with contextlib.suppress(ValueError):  # images know better than this one what is taken
+                self.net.look(torch.zeros(1, in_channels, 1, 1, device=self.scale.device))
 
     @property
     def exact(self) -> bool:
@@ -136,7 +142,16 @@ def _unet(
     boundary: str = "circular",
 ) -> MapModel:
     net = UNet(in_channels, classes, tuple(widths))
-    return MapModel(net, resolutions, exact=exact, outputs=classes, above=above, norms=norms, boundary=boundary)
+    return MapModel(
+        net,
+        resolutions,
+        exact=exact,
+        in_channels=in_channels,
+        outputs=classes,
+        above=above,
+        norms=norms,
+        boundary=boundary,
+    )
 
 
 def _fno(
@@ -152,7 +167,7 @@ def _fno(
     above: str = "nothing",
 ) -> MapModel:
     net = FNO(in_channels, classes, modes, width, depth, norm, positions)  # type: ignore[arg-type]
-    return MapModel(net, resolutions, exact=exact, outputs=classes, above=above)
+    return MapModel(net, resolutions, exact=exact, in_channels=in_channels, outputs=classes, above=above)
 
 
 def register_factory(name: str, factory: Callable[..., nn.Module], task: str = "segmentation") -> ModelInfo:
@@ -186,7 +201,9 @@ def register_factory(name: str, factory: Callable[..., nn.Module], task: str = "
         net = factory(**{key: value for key, value in given.items() if every or key in taken})
         if not isinstance(net, nn.Module):
             raise TypeError(f"{name} gave {type(net).__name__}: expected a function that builds a torch.nn.Module")
-        return MapModel(net, resolutions, exact=exact, outputs=classes, above=above, norms=norms)
+        return MapModel(
+            net, resolutions, exact=exact, in_channels=in_channels, outputs=classes, above=above, norms=norms
+        )
 
     recipe, channels = ("segmentation", (3, 2)) if task == "segmentation" else ("field", (1, 1))
     defaults = dict(zip(("in_channels", "classes"), channels, strict=True))
