@@ -222,7 +222,6 @@ def test_photographs_are_measured_at_their_edges(tmp_path: Path) -> None:
     assert len(records) == 8 + 10
 
 
-@pytest.mark.gpu
 def test_nets_for_photographs_are_timed_beside_plain_ones_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(photos, "SIZES", (24,))
     settings = replace(BRIEF, quick=True, batch=2, repeats=1)
@@ -233,6 +232,7 @@ def test_nets_for_photographs_are_timed_beside_plain_ones_in_turns(monkeypatch: 
         assert row["ratio"] == pytest.approx(row["ours_ms"] / row["plain_ms"])
 
 
+@pytest.mark.gpu
 def test_a_baseline_is_timed_as_a_graph() -> None:
     settings = Settings(torch.device("cuda"), batch=2, repeats=1)
     ((_, row),) = SUITES["baselines"](["cnn-small"], settings)
