@@ -23,7 +23,7 @@ folder = pathlib.Path(sys.argv[1])
 config = tomllib.loads((folder / "config.toml").read_text())
 if config["train"]["seed"] == 1:
     sys.exit("fourierscale: the abacus is out of beads")
-(folder / "log.csv").write_text("epoch,seconds\\n0,1\\n1,1\\n")
+(folder / "log.csv").write_text("epoch,loss,seconds\\n0,2,1\\n1,1,1\\n")
 if config["train"]["seed"] == 2:
     sys.exit("fourierscale: stopped half way")
 metrics = {"accuracy": 0.5, "scale_con": 0.25, "equi_err": None}

@@ -59,6 +59,9 @@ def test_no_other_writer_opens_the_file_that_it_writes():
     assert found == {
         'pages/elements.py: Image.fromarray(pixels.copy()).save(buffer, "PNG")',
         "training/checkpoints.py: torch.save(checkpoint, buffer)",
+        "auditing/resizing.py: Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)"
+        '.save(file, "JPEG", quality=QUALITY)',
+        'export/write.py: torch.export.save(program, archive, extra_files={"about.json": json.dumps(plan.about)})',
     }
 
 

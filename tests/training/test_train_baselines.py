@@ -69,7 +69,7 @@ def test_baselines_train_on_digits_with_their_recipe(name: str, digits: Path, tm
     data = json.loads((out / "model.json").read_text())["preprocessing"]
     assert (data["enlarge"], data["enlarge_size"]) == (model_info(name).enlarge, model_info(name).enlarge_size)
     digit = tmp_path / "digit.png"
-    Image.new("L", (28, 28)).save(digit)
+    Image.linear_gradient("L").resize((28, 28)).save(digit)
     assert main(["predict", str(out), str(digit), "--features", str(tmp_path)]) == 0
 
 

@@ -68,7 +68,8 @@ def draw_both(found: BeforeAfter, path: str | os.PathLike[str]) -> None:
         _lines(axes, both_lines(found, kind), "resolution in pixels", kind)
     charts[0].set_ylabel("relative squared error of the output")
     figure.suptitle(f"{found.before.model}, bare and inside one nested map", fontsize=10)
-    figure.savefig(path, dpi=130)
+    with replacing(Path(path)) as partial:
+        figure.savefig(partial, dpi=130)
 
 
 def both_lines(found: BeforeAfter, kind: str) -> dict[str, dict[float, float | None]]:

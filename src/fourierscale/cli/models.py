@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -44,7 +45,10 @@ def models() -> None:
         "\nFLOPs of a forward pass: for each image, at the largest size, and fixed for a batch.\n\nWhom to cite:"
     )
     for citation, users in cited.items():
-        typer.echo(f"- {citation}\n  {', '.join(users)}")
+        listed = textwrap.fill(
+            ", ".join(users), 98, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
+        )
+        typer.echo(f"- {citation}\n{listed}")
     typer.echo(f"\n{'weights that ship':{width}}  {'parameters':>10}  {'accuracy':>8}  Scale-Con  tested on")
     for name in list_pretrained():
         told = pretrained_info(name)

@@ -124,7 +124,7 @@ def _lines(levels: bool) -> Callable[[Answer | Refused, int], None]:
         notes = f"  ({', '.join(answer.notes)})"
         typer.echo(f"{answer.name}: {typer.style(answer.label, bold=True)} {answer.probability:.4f}{others}{notes}")
         if levels:
-            width = max(map(len, answer.levels))
+            width = max(map(len, answer.levels), default=0)
             for name, label, value in answer.per_level():
                 typer.echo(f"  {name:>{width}} px  {value:.4f}  {label}")
 

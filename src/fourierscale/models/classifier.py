@@ -101,7 +101,7 @@ class ScaleHead(nn.Module):
         levels = self.levels.of_input(box)
         pooled = self._pooled(coeffs, levels)
         with full_precision(coeffs):  # too small to be worth losing digits
-            return self._logits(pooled.to(coeffs.dtype), levels)
+            return self._logits(pooled.to(next(self.inner.parameters()).dtype), levels)
 
     def _logits(self, pooled: Tensor, levels: tuple[Box, ...]) -> Tensor:
         hidden = self.inner(pooled)

@@ -119,7 +119,7 @@ class ExactNet(nn.Module):
 
     def enter(self, x: Tensor) -> Tensor:
         """Coefficients of images ``(B, C, H, W)``."""
-        check_images(x, self.in_channels, 2, next(self.parameters()).dtype)
+        check_images(x, self.in_channels, 2, next((p.dtype for p in self.parameters()), x.dtype))
         coeffs: Tensor = self.door(x)
         return coeffs
 

@@ -270,7 +270,6 @@ register(
             description=f"a residual net of today, {'-'.join(map(str, widths))}: bare, made consistent or made exact",
             recipe="stl10-residual",
             defaults={"widths": widths},
-            small={"widths": (4, 8, 16), "hidden": 16},
             citation="none: a plain residual net, not one of the paper's",
         )
         for end, widths in (("", (64, 128, 256)), ("-small", (32, 64, 128)))

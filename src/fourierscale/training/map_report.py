@@ -17,6 +17,7 @@ from fourierscale.data import ScaledSplits
 from fourierscale.data.paired import PairedDataset, classes_of
 from fourierscale.functional import downscale
 from fourierscale.models import load_model, read_info
+from fourierscale.models.files import write_whole
 from fourierscale.models.maps import MapModel, as_map_model
 from fourierscale.pages.charts import Series, line_chart
 from fourierscale.pages.elements import card, facts, png, row, section, skeleton, table, two
@@ -63,7 +64,7 @@ def write_map_report(run: str | os.PathLike[str], splits: ScaledSplits) -> Path:
         section("How this was made", facts(_made(root, info, splits))),
     )
     path = root / "report.html"
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path
 
 

@@ -42,7 +42,8 @@ def draw_metrics(metrics: Mapping[str, Any], path: Path, title: str = "") -> Non
         axes.legend(frameon=False, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.25)
-        figure.savefig(path, dpi=150)
+        with replacing(path) as partial:
+            figure.savefig(partial, dpi=150)
         return
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 from fourierscale.functional.enlarging import enlarge_to
 from fourierscale.models import create_model, list_models, model_info
 
-SMALL = {name: dict(model_info(name).small) for name in list_models() if model_info(name).small}
+OF_MAPS = ("segmentation", "field")  # recipes of models that give maps
+SMALL = {
+    name: dict(info.small)
+    for name, info in ((name, model_info(name)) for name in list_models())
+    if info.small and info.recipe not in OF_MAPS
+}
 DIGITS = [name for name in SMALL if name.endswith("mnist")]
 PHOTOS = [name for name in SMALL if name.endswith("stl10")]
 

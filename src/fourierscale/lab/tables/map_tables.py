@@ -5,7 +5,7 @@ from __future__ import annotations
 from fourierscale.lab.tables.paper import PaperTable
 from fourierscale.lab.tables.rows import Column, Table, TableRow
 
-__all__ = ["MAP_TABLES"]
+__all__ = ["MAP_TABLES", "NOTHING"]
 
 NOTHING = PaperTable("", ())
 BARE = "model.overrides.exact=false"
