@@ -156,7 +156,7 @@ def test_the_screen_shows_the_epoch_of_each_run() -> None:
     assert "1 done  1 running  0 waiting  1 failed" in shown
     (line,) = [line for line in shown.splitlines() if "epoch" in line]
     assert line.startswith("mnist-all/ours-best-seed1")
-    assert line.rstrip().endswith("epoch 7 of 60")
+    assert line.rstrip().endswith("epoch 7 of 60, ? left")
 
 
 @pytest.mark.parametrize(

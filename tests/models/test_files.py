@@ -61,6 +61,7 @@ def test_no_other_writer_opens_the_file_that_it_writes():
         "training/checkpoints.py: torch.save(checkpoint, buffer)",
         "auditing/resizing.py: Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)"
         '.save(file, "JPEG", quality=QUALITY)',
+        "export/write.py: partial.write_bytes(archive.getbuffer())",
         'export/write.py: torch.export.save(program, archive, extra_files={"about.json": json.dumps(plan.about)})',
     }
 

@@ -69,7 +69,7 @@ def build_page(audit: Audit) -> str:
 
 def write_both(found: BeforeAfter, path: str | os.PathLike[str]) -> None:
     """Write the page of a model and the same inside one nested map."""
-    Path(path).write_text(build_both_page(found), encoding="utf-8")
+    write_whole(Path(path), build_both_page(found))
 
 
 def build_both_page(found: BeforeAfter) -> str:

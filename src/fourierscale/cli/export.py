@@ -45,8 +45,6 @@ def export(
     images, note = _real_images(found, raw)
     write = export_onnx if out.suffix == ".onnx" else export_program
     waiting = f"exporting {found.name}: a minute or two for a net of many levels"
-    if not console.is_terminal:
-        typer.echo(waiting, err=True)
     with console.status(waiting):
         report = write(found.model, out, sizes or None, name=found.name, raw=raw, features=features, images=images)
     taken = "0..1 pixels" if raw else "normalised images"

@@ -48,7 +48,8 @@ def models() -> None:
         listed = textwrap.fill(
             ", ".join(users), 98, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
         )
-        typer.echo(f"- {citation}\n{listed}")
+        typer.echo(f"- {citation}\n  {listed}")
+    width = max(map(len, ("weights that ship", *list_pretrained())))
     typer.echo(f"\n{'weights that ship':{width}}  {'parameters':>10}  {'accuracy':>8}  Scale-Con  tested on")
     for name in list_pretrained():
         told = pretrained_info(name)

@@ -6,7 +6,7 @@ import csv
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from fourierscale.cli.predict_maps import find_maps, predict_maps
 from fourierscale.cli.progress import progress_bars
 from fourierscale.data.errors import DataError
 from fourierscale.export.classifier import OnnxClassifier
+from fourierscale.export.errors import ExportError
 from fourierscale.models import Answer, ImageModel
 from fourierscale.models.files import replacing
 from fourierscale.predicting import Classifier, Invert, Refused, each_image
@@ -90,7 +91,7 @@ def predict(
     refused, drawn = 0, set[Path]()
     write = _json if as_json else _csv(top) if as_csv else _lines(not any(path.is_dir() for path in images))
     with progress_bars() as report:
-        for done, answer in enumerate(classifier.stream(images, sure=sure), 1):
+        for done, answer in enumerate(_answers(classifier, images, sure, model), 1):
             if isinstance(answer, Refused):
                 refused += 1
                 typer.echo(f"fourierscale: {' '.join(str(answer.error).split())}", err=True)
@@ -106,6 +107,14 @@ def predict(
             report("predicting", done / len(files))
     if refused:
         raise typer.Exit(2)
+
+
+def _answers(classifier: Classifier, images: list[Path], sure: float | None, model: str) -> Iterator[Answer | Refused]:
+    """The answers; a model whose description is about another has none."""
+    try:
+        yield from classifier.stream(images, sure=sure)
+    except (ValueError, RuntimeError) as error:
+        raise ExportError(f"{model} gives no answer: {error}") from error
 
 
 def _onnx_file(model: str) -> str | OnnxClassifier:

@@ -203,7 +203,13 @@ class Preprocessing:
         return min(side, max(self.sizes, default=side))
 
     def answers(self, logits: Tensor, names: Sequence[str]) -> list[Answer]:
-        """What a model says of each image of a batch.
+        """What a model says of each image of a batch: :meth:`probabilities` with the names of levels and classes."""
+        probabilities = self.probabilities(logits, names).cpu()
+        classes = self.classes or tuple(map(str, range(probabilities.shape[-1])))
+        return [Answer(one, classes, tuple(names[-len(one) :])) for one in probabilities]
+
+    def probabilities(self, logits: Tensor, names: Sequence[str]) -> Tensor:
+        """What logits stand for, ``(B, levels, classes)``.
 
         Args:
             logits: ``(B, levels, classes)`` or ``(B, classes)``.
@@ -215,14 +221,13 @@ class Preprocessing:
         if not bool(logits.isfinite().all()):
             raise ValueError("its logits are not finite numbers: the weights are damaged, or the input is out of range")
         logits = logits[:, None] if logits.ndim == 2 else logits
-        classes = self.classes or tuple(map(str, range(logits.shape[-1])))
-        told = tuple(names[-logits.shape[1] :])
-        if logits.shape[1:] != (len(told), len(classes)):
+        classes = len(self.classes) or logits.shape[-1]
+        if logits.shape[1] > len(names) or logits.shape[2] != classes:
             raise ValueError(
-                f"expected logits of {len(classes)} classes at {len(names)} level(s) at most, as the description says, "
-                f"got shape {tuple(logits.shape)}: export or train the model again"
+                f"expected logits of {classes} classes at {len(names)} level(s) at most, as the description says, got "
+                f"shape {tuple(logits.shape)}: export or train the model again"
             )
-        return [Answer(one.cpu(), classes, told) for one in logits.float().softmax(-1)]
+        return logits.float().softmax(-1)
 
     @staticmethod
     def _each(values: Sequence[float], x: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from fourierscale.data.folder import image_files
 from fourierscale.data.progress import for_each
 from fourierscale.export.classifier import OnnxClassifier
 from fourierscale.models import Answer, ImageModel, Preprocessing, as_image_model, load_trained, save_model
-from fourierscale.models.contract import as_levels
 from fourierscale.models.files import write_whole
 from fourierscale.predicting.card import write_card
 from fourierscale.predicting.devices import find_device
@@ -258,7 +257,7 @@ class Classifier:
         logits = self.model(self.preprocessing(look(pixels.to(self.device))))
         if not isinstance(logits, Tensor) or logits.ndim not in (2, 3):
             raise ValueError(f"expected a model that gives logits (batch, classes), got {type(logits).__name__}")
-        return as_levels(logits).float().softmax(-1)
+        return self.preprocessing.probabilities(logits, look.names)
 
     def _answer(self, probabilities: Tensor, look: Look, notes: tuple[str, ...] = ()) -> Answer:
         classes = self.classes or tuple(map(str, range(probabilities.shape[-1])))

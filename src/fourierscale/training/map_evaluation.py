@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import time
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -108,7 +109,7 @@ def _measure_batch(model: ImageModel, batch: Batch, splits: ScaledSplits, measur
                 measure.strided(r, model, batch.images[..., ::step, ::step], batch.labels[..., ::step, ::step])
 
 
-class _Measure:
+class _Measure(abc.ABC):
     """What is measured of either kind of map, by resolution."""
 
     def __init__(self, splits: ScaledSplits) -> None:
@@ -119,8 +120,8 @@ class _Measure:
     def targets(self, maps: Tensor, labels: Tensor) -> Tensor:
         return targets_at(labels, maps.shape[-1], self.fields, self.splits.protocol.boundary)
 
-    def update(self, resolution: int, maps: Tensor, labels: Tensor) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def update(self, resolution: int, maps: Tensor, labels: Tensor) -> None: ...
 
     def compare(self, resolution: int, maps: Tensor, shrunk: Tensor) -> None:
         self.error.to(maps.device).update(shrunk, maps)
