@@ -126,7 +126,7 @@ class _Measure(abc.ABC):
     def compare(self, resolution: int, maps: Tensor, shrunk: Tensor) -> None:
         self.error.to(maps.device).update(shrunk, maps)
 
-    def strided(self, resolution: int, model: ImageModel, images: Tensor, labels: Tensor) -> None:
+    def strided(self, resolution: int, model: ImageModel, images: Tensor, labels: Tensor) -> None:  # noqa: B027
         """Masks are not sampled so."""
 
     def compute(self) -> dict[str, Any]:

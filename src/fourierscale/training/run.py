@@ -22,6 +22,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import torch.distributed as dist
 from filelock import FileLock, Timeout
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.callbacks import ModelCheckpoint, TQDMProgressBar
@@ -103,8 +104,13 @@ def train(
     splits = load_splits(config, report) if splits is None else splits
     check_mixed(config, splits.train.preprocessing.enlarge)
     config = resolve_model(config, splits.protocol, len(splits.classes), int(splits.train.images.shape[1]))
+    theirs = dist.is_available() and dist.is_initialized()
     with _alone(root):
-        return _train(config, root, checkpoint, splits)
+        metrics = _train(config, root, checkpoint, splits)
+    if not theirs and dist.is_available() and dist.is_initialized():
+        dist.barrier()
+        dist.destroy_process_group()  # its threads end with it, and not while the interpreter is going away
+    return metrics
 
 
 @contextmanager
