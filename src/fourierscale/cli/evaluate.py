@@ -95,7 +95,7 @@ def evaluate(
             f"the model knows the classes {', '.join(known[:5])}, ..., {name} has "
             f"{', '.join(splits.classes[:5])}, ...: name its folders as the model's classes"
         )
-    if own and splits.hashes != found.info["data"]["hashes"] and of_folder:
+    if own and splits.hashes != found.info.get("data", {}).get("hashes") and of_folder:
         typer.echo("the folder has changed since training: some test images may have been trained on", err=True)
     if anytime:
         _anytime(found, splits, folder, device, limit, 64 if batch_size is None else batch_size)

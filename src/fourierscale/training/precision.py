@@ -65,4 +65,4 @@ def processor() -> str:
     except OSError:
         lines = []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    return next(named, None) or platform.processor() or platform.machine()  # the latter may start a program
