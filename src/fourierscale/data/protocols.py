@@ -98,6 +98,11 @@ STL10_SCALE = Protocol(
     mean=(0.4467, 0.4398, 0.4066),
     std=(0.2603, 0.2566, 0.2713),
     note="resolutions to 96: the paper's 97 would be an upsampling of the 96-pixel images",
+    hashes=(
+        "ec89f17dded0dfa00d9006129f4c32a0efbae2340734369efb13f99c13d7cbf9",
+        "9a18e8e38621e05ad6d75f30b3eedb3980b7c65576dd28a5ee26512676019ad2",
+        "f6de460d16fa748e1845f1a9c6b20440b4bf786b2e40bdf4cfd8892a5797e015",
+    ),
 )
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 IMAGENET_GREY = {"mean": (0.459,), "std": (0.226,)}
