@@ -176,6 +176,12 @@ def _train(config: Config, root: Path, checkpoint: Path | None, splits: ScaledSp
         try:
             with _memory("data", config.data.batch_size), _together(trainer, root):
                 trainer.fit(module, datamodule=ScaleDataModule(splits, config), ckpt_path=checkpoint)
+        except OverflowError as error:  # a counter of the optimizer that no training has written
+            if checkpoint is None:
+                raise
+            raise CheckpointError(
+                f"{checkpoint} holds numbers that no run has written ({error}): start again"
+            ) from None
         except SystemExit:  # what Lightning makes of Ctrl-C, which it then ignores
             if not trainer.interrupted:
                 raise
