@@ -114,7 +114,7 @@ class _Flow:
         return spectrum
 
     def samples(self, w: Tensor) -> Tensor:
-        """Of a spectrum."""
+        """The samples whose spectrum this is."""
         x: Tensor = torch.fft.irfft2(w, s=(self.n, self.n))
         return x
 
